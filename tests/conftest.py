@@ -1,0 +1,22 @@
+"""Hypothesis profiles. `ci` (the default) is repeatable; `HYPOTHESIS_PROFILE=nightly` looks much further."""
+
+import os
+import sys
+from pathlib import Path
+
+from hypothesis import HealthCheck, settings
+
+# The tests import their own modules (oracle, strategies, harness) by plain name, from any subfolder.
+sys.path.insert(0, str(Path(__file__).parent))
+
+# The first call of a kernel may compile it, so a single example has no deadline.
+COMMON = {
+    "deadline": None,
+    "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
+    "print_blob": True,
+}
+
+settings.register_profile("ci", derandomize=True, max_examples=15, **COMMON)
+settings.register_profile("dev", max_examples=15, **COMMON)
+settings.register_profile("nightly", max_examples=int(os.environ.get("HYPOTHESIS_EXAMPLES", 500)), **COMMON)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))

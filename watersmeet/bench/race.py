@@ -1,0 +1,173 @@
+"""Contenders over the same streams, taking turns in one process.
+
+    lane A   fill | warm up | round 1 |         |         | round 2 | ...
+    lane B   fill | warm up |         | round 1 |         |         | ...
+
+A lane is one contender's way through a workload: it first fills the window (not timed), then pushes one batch
+left, one batch right, and so on; each round goes on where the last one ended. Only the pushes are timed:
+batches are made before the clock starts, and results are summed up after it stops. The checksum after every
+pair of batches is kept, and `agree` demands that all lanes of a race have the same ones as far as they all
+came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from watersmeet.bench.checksum import AnswersDiffer, Checksum
+from watersmeet.bench.peers import Peer
+from watersmeet.bench.workloads import SIDES, Workload
+
+FILL_ROWS = 1 << 18
+
+
+class Contender(Protocol):
+    def load(self, side: str, batch: pa.RecordBatch) -> None:
+        """Take a batch while the window fills; results are not looked at."""
+
+    def push(self, side: str, batch: pa.RecordBatch) -> Any:
+        """Join a batch. This is what is timed."""
+
+    def pairs(self, results: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Positions of the two tuples of each result."""
+
+
+class Ours:
+    """`watersmeet.StreamJoin` over a workload. Options go to StreamJoin."""
+
+    def __init__(self, workload: Workload, **options: Any) -> None:
+        from datetime import timedelta
+
+        import watersmeet as wm
+
+        window: Any
+        if workload.spacing_us:
+            window = wm.within(timedelta(microseconds=workload.window_us), time="ts")
+        else:
+            window = wm.last(workload.window_rows)
+        self.output = options.get("output", "rows")
+        schemas = {"left_schema": workload.schema, "right_schema": workload.schema}
+        self.join = wm.StreamJoin(workload.on, window, **schemas, **options)
+
+    @property
+    def index(self) -> str:
+        """The index that was chosen, as explain() names it."""
+        lines = (line.strip() for line in self.join.explain().splitlines())
+        return next((line.removeprefix("index:").strip() for line in lines if line.startswith("index:")), "?")
+
+    def load(self, side: str, batch: pa.RecordBatch) -> None:
+        self.push(side, batch)
+
+    def push(self, side: str, batch: pa.RecordBatch) -> pa.Table:
+        return self.join.push(left=batch) if side == "left" else self.join.push(right=batch)
+
+    def pairs(self, results: pa.Table) -> tuple[np.ndarray, np.ndarray]:
+        left, right = ("left", "right") if self.output == "pairs" else ("value", "value_right")
+        return results.column(left).to_numpy(), results.column(right).to_numpy()
+
+
+class HandRolled:
+    """A peer as a contender."""
+
+    def __init__(self, peer: Peer) -> None:
+        self.peer = peer
+        self.load, self.push = peer.load, peer.push
+
+    def pairs(self, results: Any) -> tuple[np.ndarray, np.ndarray]:
+        table = self.peer.table(results)
+        return table.column("value").to_numpy(), table.column("value_right").to_numpy()
+
+
+@dataclass
+class Lane:
+    """One contender, where it is in the streams, what it took, what it answered."""
+
+    name: str
+    form: str
+    workload: Workload
+    contender: Contender
+    position: int = 0
+    speeds: list[float] = field(default_factory=list)  # tuples/s, a round each
+    checks: list[Checksum] = field(default_factory=list)  # running total after each pair of batches
+    rows_in: int = 0
+
+    def fill(self, rows: int, batch_rows: int | None = None) -> None:
+        """Fill the window with so many rows of each side, in batches of the workload or larger."""
+        step = batch_rows or self.workload.batch_rows
+        while self.position < rows:
+            for side in SIDES:
+                self.contender.load(side, self.workload.rows(side, self.position, step))
+            self.position += step
+
+    def turn(self, seconds: float, least_rows: int = 0, least_pairs: int = 2, timed: bool = True) -> float:
+        """Push pairs of batches until the clock shows `seconds` and the minimums are met; tuples/s."""
+        clock, rows, pairs = 0.0, 0, 0
+        while clock < seconds or rows < 2 * least_rows or pairs < least_pairs:
+            clock += self.step()
+            rows += 2 * self.workload.batch_rows
+            pairs += 1
+        if timed:
+            self.speeds.append(rows / clock)
+        return rows / clock
+
+    def step(self) -> float:
+        """One batch left, one batch right. Returns the seconds the two pushes took."""
+        size = self.workload.batch_rows
+        batches = [(side, self.workload.rows(side, self.position, size)) for side in SIDES]
+        total, clock = self.checks[-1] if self.checks else Checksum(), 0.0
+        for side, batch in batches:
+            start = perf_counter()
+            results = self.contender.push(side, batch)
+            clock += perf_counter() - start
+            total += Checksum.of(*self.contender.pairs(results))
+        self.checks.append(total)
+        self.position += size
+        self.rows_in += 2 * size
+        return clock
+
+    @property
+    def speed(self) -> float:
+        return max(self.speeds)
+
+    def result(self) -> dict[str, Any]:
+        """The lane as a row of the stored results."""
+        return {
+            "workload": self.workload.name,
+            "window": self.workload.window_rows,
+            "batch": self.workload.batch_rows,
+            "contender": self.name,
+            "form": self.form,
+            "tuples_per_s": self.speed,
+            "rounds": self.speeds,
+            "results_per_tuple": self.checks[-1].pairs / self.rows_in,
+        }
+
+
+def agree(lanes: Sequence[Lane]) -> Checksum:
+    """The checksum as far as all lanes came; raises AnswersDiffer where they do not have the same one."""
+    steps = min(len(lane.checks) for lane in lanes)
+    first = lanes[0]
+    for lane in lanes[1:]:
+        for step in range(steps):
+            if lane.checks[step] != first.checks[step]:
+                raise AnswersDiffer(
+                    f"{first.workload.name}, batches of {first.workload.batch_rows}: "
+                    f"after {step + 1} of each side "
+                    f"{first.name} ({first.form}) gives {first.checks[step]}, "
+                    f"{lane.name} ({lane.form}) gives {lane.checks[step]} (pairs:checksum)"
+                )
+    return first.checks[steps - 1]
+
+
+def peer_lane(peer: type[Peer], workload: Workload, keep_rows: int, form: str) -> Lane:
+    """A peer, filled and warm."""
+    lane = Lane(peer.name, form, workload, HandRolled(peer(workload, keep_rows, form)))
+    lane.fill(2 * workload.window_rows)
+    lane.step()
+    return lane

@@ -1,0 +1,140 @@
+"""The results of a benchmark as tables, for a terminal and for Markdown. Reads only what a run stored."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+Row = list[str]
+
+
+def load(path: Path) -> dict[str, Any]:
+    """The results that a run stored."""
+    return json.loads(path.read_text())
+
+
+def text(results: dict[str, Any]) -> str:
+    """Tables for a terminal; coloured if standard output is one."""
+    from rich.console import Console
+    from rich.table import Table
+
+    colour = sys.stdout.isatty()
+    console = Console(file=io.StringIO(), force_terminal=colour, width=None if colour else 140)
+    for title, header, rows in tables(results):
+        table = Table(title=title, title_justify="left", title_style="bold")
+        for i, name in enumerate(header):
+            table.add_column(name, justify="left" if i == 0 or name in LEFT else "right", no_wrap=i == 0)
+        for row in rows:
+            table.add_row(*row, style={"MISS": "red", "ok": "green"}.get(row[-1]))
+        console.print(table)
+    for line in footer(results):
+        console.print(line, soft_wrap=True, highlight=False, markup=False)
+    return console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def markdown(results: dict[str, Any]) -> str:
+    """The same tables in Markdown."""
+    parts = []
+    for title, header, rows in tables(results):
+        lines = [f"**{title}**", "", line(header)]
+        lines.append(line("---" if i == 0 or name in LEFT else "---:" for i, name in enumerate(header)))
+        parts.append("\n".join(lines + [line(row) for row in rows]))
+    return "\n\n".join(parts + ["  \n".join(footer(results))]) + "\n"
+
+
+LEFT = {"contender", "form", "against", ""}
+
+
+def line(cells: Iterable[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def tables(results: dict[str, Any]) -> list[tuple[str, Row, list[Row]]]:
+    """(title, header, rows) of each table: one for speeds, one for ratios, for each part that was run."""
+    found = []
+    for part, template in TITLES.items():
+        title = template.format(seconds=results["within_seconds"])
+        speeds = [row for row in results["results"] if row["workload"] == part]
+        ratios = [row for row in results["ratios"] if row["workload"] == part]
+        if not speeds:
+            continue
+        size = "window" if part == "band_last" else "batch"
+        header = [size, "batch", "contender", "form", "M tuples/s", "results/tuple"]
+        rows = [
+            [count(row["window"]), count(row["batch"]), row["contender"], row["form"]]
+            + [number(row["tuples_per_s"] / 1e6), number(row["results_per_tuple"])]
+            for row in speeds
+        ]
+        ratio_header = [size, "batch", "against", "ratio", "target", ""]
+        ratio_rows = [
+            [
+                count(row["window"]),
+                count(row["batch"]),
+                row["against"],
+                number(row["value"]),
+                target(row),
+                verdict(row),
+            ]
+            for row in ratios
+        ]
+        if part != "band_last":  # one window only: the batch is what varies
+            header, ratio_header = header[1:], ratio_header[1:]
+            rows, ratio_rows = [row[1:] for row in rows], [row[1:] for row in ratio_rows]
+        found.append((title, header, rows))
+        found.append((f"{part}: watersmeet's tuples/s relative to others", ratio_header, ratio_rows))
+    return found
+
+
+TITLES = {
+    "band_last": "band_last: |l.key - r.key| <= 2 over last(window), one thread, positions out",
+    "A2": "A2: l.key = r.key within {seconds:g} s, all cores, full rows out",
+    "B": "B: |l.key - r.key| <= 2 within {seconds:g} s, all cores, full rows out",
+}
+
+
+def footer(results: dict[str, Any]) -> list[str]:
+    """What a reader must know to compare: the machine, the versions, what was left out."""
+    where = results["machine"]
+    versions = ", ".join(f"{name} {version}" for name, version in where["versions"].items() if version)
+    lines = [
+        f"{where['cpu']}, {where['cores']} cores, Python {where['python']}; {versions}"
+        + (f"; commit {where['commit']}" if where["commit"] else "")
+        + f". Best of {results['rounds']} rounds; {results['seconds']:.0f} s in all."
+    ]
+    if results["quick"]:
+        lines.append("A quick run: small windows, ratios not held against the targets.")
+    lines += [f"Skipped: {name}: {why}" for name, why in results["skipped"].items()]
+    missed = [row for row in results["ratios"] if row["ok"] is False]
+    if any(row["ok"] is not None for row in results["ratios"]):
+        lines.append(f"{len(missed)} targets missed." if missed else "All targets met.")
+    return lines
+
+
+def count(value: int | None) -> str:
+    """Rows, in powers of two where they are one."""
+    if not value:
+        return "-"
+    if value >= 1024 and value & (value - 1) == 0:
+        return f"2^{value.bit_length() - 1}"
+    return f"{value:,}"
+
+
+def number(value: float | None) -> str:
+    """Three digits that matter."""
+    if value is None:
+        return "-"
+    if value >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.3g}" if value >= 0.001 else f"{value:.2g}"
+
+
+def target(row: dict[str, Any]) -> str:
+    return "-" if row["target"] is None else f"{row['sense']} {row['target']:g}"
+
+
+def verdict(row: dict[str, Any]) -> str:
+    return {None: "", True: "ok", False: "MISS"}[row["ok"]]

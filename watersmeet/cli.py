@@ -1,0 +1,283 @@
+"""The `watersmeet` command: demo, explain, bench.
+
+Everything heavy (NumPy, Arrow, Numba, the engine) is imported inside the command that needs it, so that
+`watersmeet --help` answers at once. What a user can get wrong ends in one message on standard error and exit
+code 2.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from watersmeet.query.expr import Expr
+
+app = typer.Typer(
+    help="Joins of two streams over sliding windows, on any predicate.",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+bench_app = typer.Typer(help="Measure joins on this machine.", no_args_is_help=True)
+app.add_typer(bench_app, name="bench")
+
+MARKDOWN = typer.Option("--markdown", help="Print the tables as Markdown.")
+THREADS = typer.Option(min=1, help="Threads to use.", show_default="all cores")
+
+
+def main() -> None:
+    """Entry point of the `watersmeet` script."""
+    app(prog_name="watersmeet")
+
+
+@contextmanager
+def user_errors() -> Iterator[None]:
+    """Turn the library's complaints about its input into one line and exit code 2."""
+    try:
+        yield
+    except (ValueError, TypeError, OSError) as error:
+        fail(str(error))
+
+
+def fail(message: str) -> NoReturn:
+    typer.secho(f"error: {message}", fg=typer.colors.RED, err=True)
+    raise typer.Exit(2)
+
+
+def show_version(asked: bool) -> None:
+    if asked:
+        from watersmeet import __version__
+
+        typer.echo(f"watersmeet {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=show_version, is_eager=True, help="Show the version and exit."),
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def demo(
+    rows: Annotated[int, typer.Option(min=1, help="Rows in each of the two streams.")] = 1_000_000,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the generated streams.")] = 1,
+    threads: Annotated[int | None, THREADS] = None,
+) -> None:
+    """Join two generated streams, out of order as they arrive, and check every result.
+
+    Trades meet the quotes of the same symbol that are within 5 cents and within 1 second. The result is
+    compared with DuckDB's where it is installed, else with NumPy's on a sample. Exit code 1 if it is wrong.
+
+    Example: `watersmeet demo --rows 200000 --threads 1`
+    """
+    from rich.console import Console
+
+    from watersmeet.demo import run
+
+    if not run(rows, seed, threads, Console()):
+        raise typer.Exit(1)
+
+
+@app.command()
+def explain(
+    predicate: Annotated[str, typer.Argument(help="SQL over the columns of l and r, the two streams.")],
+    left: Annotated[str, typer.Option(help='Columns of the left stream: "name:type, ...".')] = "",
+    right: Annotated[str, typer.Option(help='Columns of the right stream: "name:type, ...".')] = "",
+    window: Annotated[
+        str,
+        typer.Option(
+            help='"within 10 seconds", "within 0, 1 hour", "last 1000", "tumbling 1 minute" '
+            'or "hopping 1 hour, 5 minutes".'
+        ),
+    ] = "within 10 seconds",
+    time: Annotated[str, typer.Option(help='Time column of both streams, or of each: "ts, seen_at".')] = "ts",
+    lateness: Annotated[str, typer.Option(help='How far behind a row may come: "2 seconds".')] = "0",
+    how: Annotated[str, typer.Option(help="inner, left, right, full, semi or anti.")] = "inner",
+    index: Annotated[str, typer.Option(help="auto, nested_loop, hash or bisort.")] = "auto",
+) -> None:
+    """Show how a join would run: the terms of its predicate, its window, its index.
+
+    Types are Arrow's (int64, double, string, bool, timestamp, ...) and decimal(10,2). A column that is
+    not declared is taken for a double, the time column for a timestamp (or an int64 where the window is in
+    whole numbers).
+
+    Examples:
+
+    `watersmeet explain "abs(l.price - r.price) <= 0.05"`
+
+    `watersmeet explain "l.id = r.id and l.x < r.x" --left "id:string" --right "id:string" --how left`
+    """
+    from watersmeet import StreamJoin
+    from watersmeet.query.parse import parse
+
+    with user_errors():
+        times = parse_names(time)
+        declared = parse_columns(left, "--left"), parse_columns(right, "--right")
+        spec, time_type = parse_window(window, times, lateness)
+        schemas, assumed = complete_schemas(parse(predicate), declared, times, time_type)
+        join = StreamJoin(predicate, spec, how, index=index, left_schema=schemas[0], right_schema=schemas[1])
+    if assumed:
+        typer.echo(f"assumed: {', '.join(assumed)} (declare columns with --left and --right)")
+    typer.echo(join.explain())
+
+
+@bench_app.command()
+def embedded(
+    quick: Annotated[bool, typer.Option("--quick", help="Small sizes, for a first look.")] = False,
+    only: Annotated[
+        list[str] | None, typer.Option(help="Run only this part (band_last, A2 or B); may be repeated.")
+    ] = None,
+    rounds: Annotated[int | None, typer.Option(min=1, help="Times each measurement is repeated.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Store the results in this JSON file.", show_default="a new one in bench-results/"),
+    ] = None,
+    markdown: Annotated[bool, MARKDOWN] = False,
+) -> None:
+    """Measure the embedded engine against sorting, a nested loop, DuckDB, Polars and DataFusion.
+
+    Every contender's answer is checked against ours in the same run; exit code 1 if one differs.
+
+    Example: `watersmeet bench embedded --quick --only B`
+    """
+    from watersmeet.bench import embedded
+    from watersmeet.bench.checksum import AnswersDiffer
+
+    if out is None:
+        out = Path("bench-results", f"embedded-{datetime.now():%Y%m%d-%H%M%S}.json")
+        out.parent.mkdir(exist_ok=True)
+    try:
+        with user_errors():
+            results = embedded.run(quick, only, out, rounds, say=lambda line: typer.echo(line, err=True))
+    except AnswersDiffer as error:
+        typer.secho(f"wrong answers: {error}", fg=typer.colors.RED, err=True)
+        raise typer.Exit(1) from None
+    show_report(results, markdown)
+    typer.echo(f"stored in {out}", err=True)
+
+
+@bench_app.command()
+def report(
+    file: Annotated[Path, typer.Argument(help="What a run stored.", exists=True, dir_okay=False)],
+    markdown: Annotated[bool, MARKDOWN] = False,
+) -> None:
+    """Show the results of an earlier run."""
+    from watersmeet.bench.report import load
+
+    with user_errors():
+        results = load(file)
+    show_report(results, markdown)
+
+
+def show_report(results: dict[str, Any], markdown: bool) -> None:
+    from watersmeet.bench import report
+
+    typer.echo(report.markdown(results) if markdown else report.text(results))
+
+
+def parse_names(text: str) -> tuple[str, str]:
+    """ "ts" or "ts, seen_at": the time column of each stream."""
+    names = [name.strip() for name in text.split(",")]
+    if len(names) > 2 or not all(names):
+        raise ValueError(f'--time must be one column or two, as in "ts" or "ts, seen_at", not {text!r}')
+    return names[0], names[-1]
+
+
+def parse_window(text: str, times: tuple[str, str], lateness: str) -> tuple[Any, pa.DataType | None]:
+    """A window such as "within 10 seconds", and the type of the times that it suits, if it has any."""
+    import pyarrow as pa
+
+    import watersmeet as wm
+
+    # What makes it, an example of its sizes, how many there may be.
+    kinds: dict[str, tuple[Any, str, range]] = {
+        "within": (wm.within, "10 seconds", range(1, 3)),
+        "last": (wm.last, "1000", range(1, 3)),
+        "tumbling": (wm.tumbling, "1 minute", range(1, 2)),
+        "hopping": (wm.hopping, "1 hour, 5 minutes", range(2, 3)),
+    }
+    kind, _, rest = text.strip().partition(" ")
+    if kind[:1].isdigit():
+        kind, rest = "within", text
+    if kind not in kinds:
+        raise ValueError(f"--window must begin with one of {', '.join(kinds)}, not {text!r}")
+    make, example, count = kinds[kind]
+    sizes = [number_or_text(part) for part in rest.split(",") if part.strip()]
+    if len(sizes) not in count:
+        raise ValueError(f'--window must read for instance "{kind} {example}", not {text!r}')
+    if kind == "last":
+        return make(*sizes), None
+    window = make(*sizes, time=times, lateness=number_or_text(lateness))
+    return window, pa.int64() if all(isinstance(size, int) for size in sizes) else pa.timestamp("us")
+
+
+def number_or_text(text: str) -> int | str:
+    text = text.strip()
+    return int(text) if re.fullmatch(r"-?\d+", text) else text
+
+
+def parse_columns(text: str, option: str) -> dict[str, pa.DataType]:
+    """Columns declared as "name:type, name:type"."""
+    columns = {}
+    for part in re.split(r",(?![^(\[]*[)\]])", text):  # not the commas inside decimal(10,2)
+        if part.strip():
+            name, colon, kind = (piece.strip() for piece in part.partition(":"))
+            if not name or not colon or not kind:
+                raise ValueError(f'{option} must read "name:type, name:type", not {part.strip()!r}')
+            columns[name] = parse_type(kind, option)
+    return columns
+
+
+def parse_type(text: str, option: str) -> pa.DataType:
+    """An Arrow type by its name, and a few that have no name of their own there."""
+    import pyarrow as pa
+
+    if decimal := re.fullmatch(r"decimal(?:128)?\s*\(\s*(\d+)\s*,\s*(-?\d+)\s*\)", text):
+        return pa.decimal128(int(decimal[1]), int(decimal[2]))
+    if zoned := re.fullmatch(r"timestamp\[\s*(s|ms|us|ns)\s*,\s*(?:tz=)?\s*([^\]]+?)\s*\]", text):
+        return pa.timestamp(zoned[1], zoned[2])
+    short = {"date": "date32", "time": "time64[us]", "timestamp": "timestamp[us]", "duration": "duration[us]"}
+    try:
+        return pa.type_for_alias(short.get(text, text))
+    except ValueError:
+        raise ValueError(
+            f"{option}: no type {text!r}; use an Arrow type (int64, double, string, bool, timestamp, ...)"
+            " or decimal(10,2)"
+        ) from None
+
+
+def complete_schemas(
+    expression: Expr,
+    declared: tuple[dict[str, pa.DataType], ...],
+    times: tuple[str, str],
+    time_type: pa.DataType | None,
+) -> tuple[tuple[pa.Schema, ...], list[str]]:
+    """The schemas of both streams with what is assumed of columns not declared, and those assumptions."""
+    import pyarrow as pa
+
+    from watersmeet.query.expr import Column, walk
+
+    wanted = [] if time_type is None else [(side, name, time_type) for side, name in zip("lr", times)]
+    wanted += [(part.side, part.name, pa.float64()) for part in walk(expression) if isinstance(part, Column)]
+    columns = {side: dict(types) for side, types in zip("lr", declared)}
+    assumed = []
+    for side, name, kind in wanted:
+        if side and name not in columns[side]:  # a name without l or r belongs to the stream that declares it
+            columns[side][name] = kind
+            assumed.append(f"{side}.{name} {kind}")
+    return tuple(pa.schema(list(types.items())) for types in columns.values()), assumed

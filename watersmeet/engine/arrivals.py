@@ -1,0 +1,133 @@
+"""From pushed batches to arrivals: ticks, lateness, and the ticks that partners may have.
+
+Both are judged when a batch is pushed, not when it is processed, so that batch mode gives the same results as
+processing every push at once. What has been pushed but not processed waits in a `Collected`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from watersmeet.engine.core import Arrival
+from watersmeet.query.windows import SIDES, BoundCountWindow, BoundTimeWindow, BoundWindow, Side, other
+from watersmeet.window.watermark import Watermarks
+
+Array = np.ndarray
+
+
+@dataclass(frozen=True)
+class Pushed:
+    """One pushed batch of one side."""
+
+    batch: pa.RecordBatch
+    ticks: Array
+    late: Array | None
+    seen: int  # tuples of the other side that had arrived before
+
+
+@dataclass
+class Clock:
+    """What has arrived so far: counts of both sides and, for windows over time, watermarks."""
+
+    window: BoundWindow
+    counts: dict[Side, int] = field(default_factory=lambda: {"left": 0, "right": 0})
+    watermarks: Watermarks | None = None
+
+    def __post_init__(self) -> None:
+        if self.watermarks is None and isinstance(self.window, BoundTimeWindow):
+            self.watermarks = Watermarks({side: self.window.lateness(side) for side in SIDES})
+
+    def copy(self) -> Clock:
+        return Clock(self.window, dict(self.counts), self.watermarks.copy() if self.watermarks else None)
+
+    def push(self, side: Side, batch: pa.RecordBatch) -> Pushed:
+        """Read the ticks of a batch and count it in."""
+        first = self.counts[side]
+        late = None
+        if isinstance(self.window, BoundCountWindow):
+            ticks = np.arange(first, first + batch.num_rows, dtype=np.int64)
+        else:
+            assert self.watermarks is not None
+            ticks = self.window.read(batch, side)
+            if ticks.size:
+                late = self.watermarks.late(side, ticks)
+                self.watermarks.observe(side, int(ticks.max()))
+        self.counts[side] += batch.num_rows
+        return Pushed(batch, ticks, late, self.counts[other(side)])
+
+    def expired_below(self) -> dict[Side, int | None]:
+        """Below which ticks each side's tuples have no partners to come."""
+        window = self.window
+        if isinstance(window, BoundCountWindow):
+            return {side: window.expired_below(side, self.counts[side]) for side in SIDES}
+        assert self.watermarks is not None
+        watermark = self.watermarks.join
+        if watermark is None:
+            return {"left": None, "right": None}
+        return {side: window.expired_below(side, watermark) for side in SIDES}
+
+
+class Collected:
+    """Pushed batches that wait to be processed together."""
+
+    def __init__(self, window: BoundWindow):
+        self._window = window
+        self._pushed: dict[Side, list[Pushed]] = {"left": [], "right": []}
+
+    def add(self, side: Side, pushed: Pushed) -> None:
+        if pushed.batch.num_rows:
+            self._pushed[side].append(pushed)
+
+    @property
+    def rows(self) -> int:
+        return sum(p.batch.num_rows for side in SIDES for p in self._pushed[side])
+
+    def take(self) -> dict[Side, Arrival]:
+        """What was collected, as one arrival a side."""
+        arrivals: dict[Side, Arrival] = {}
+        for side in SIDES:
+            pushed = self._pushed[side]
+            if not pushed:
+                continue
+            batch, ticks, late = _joined(pushed)
+            if isinstance(self._window, BoundCountWindow):
+                low, high = self._positions(side, ticks)
+            else:
+                low, high = self._window.partners(side, ticks)
+            arrivals[side] = Arrival(batch, ticks, late, low, high)
+        self._pushed = {"left": [], "right": []}
+        return arrivals
+
+    def _positions(self, side: Side, ticks: Array) -> tuple[Array, Array]:
+        """Positions on the other side that a tuple may pair with, in a count window.
+
+        Those before it: the last n of the `seen` tuples that had arrived. Those after it, which can only be in the same
+        collection: while it is among the last n of its own stream. For a left tuple these are found when the right
+        tuple probes, so its range ends with what it has seen.
+        """
+        assert isinstance(self._window, BoundCountWindow)
+        pushed = self._pushed[side]
+        seen = np.repeat([p.seen for p in pushed], [p.batch.num_rows for p in pushed])
+        low = seen - self._window.size(other(side))
+        high = seen - 1
+        partners = self._pushed["left"]
+        if side == "right" and partners:
+            first = int(partners[0].ticks[0])
+            edges = np.cumsum([0, *(p.batch.num_rows for p in partners)])
+            still = np.searchsorted([p.seen for p in partners], ticks + self._window.size("right"), "right")
+            high = np.maximum(high, first + edges[still] - 1)
+        return low, high
+
+
+def _joined(pushed: list[Pushed]) -> tuple[pa.RecordBatch, Array, Array | None]:
+    if len(pushed) == 1:
+        return pushed[0].batch, pushed[0].ticks, pushed[0].late
+    columns = [pa.concat_arrays(arrays) for arrays in zip(*(p.batch.columns for p in pushed), strict=True)]
+    batch = pa.RecordBatch.from_arrays(columns, schema=pushed[0].batch.schema)
+    late = None
+    if any(p.late is not None for p in pushed):
+        late = np.concatenate([np.zeros(p.batch.num_rows, bool) if p.late is None else p.late for p in pushed])
+    return batch, np.concatenate([p.ticks for p in pushed]), late

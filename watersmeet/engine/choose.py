@@ -1,0 +1,59 @@
+"""Which index a join uses, and why."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from watersmeet.index import BISort, Hash, Index, NestedLoop
+from watersmeet.query.expr import Expr
+from watersmeet.query.plan import JoinPlan, compile_plan
+
+NAMES = ("auto", "nested_loop", "hash", "bisort")
+
+
+def check_index(index: Any) -> None:
+    """Errors that need no plan."""
+    rule = f"index must be one of {', '.join(NAMES)}, or an object of watersmeet.index"
+    if isinstance(index, str):
+        if index not in NAMES:
+            raise ValueError(f"{rule}, got {index!r}")
+    elif not isinstance(index, BISort | Hash | NestedLoop):
+        raise TypeError(f"{rule}, got {index!r}")
+
+
+def plan_and_index(on: Expr, left: pa.Schema, right: pa.Schema, index: Any) -> tuple[JoinPlan, Index, str]:
+    """The plan, the index for it, and the reason in words."""
+    plan = compile_plan(on, left, right)
+    chosen, why = _choose(index, plan)
+    if isinstance(chosen, Hash) and plan.range is not None:
+        plan = compile_plan(on, left, right, ordered=False)
+    return plan, chosen, why
+
+
+def _choose(index: Any, plan: JoinPlan) -> tuple[Index, str]:
+    has_range = plan.range is not None
+    if index == "auto":
+        if has_range:
+            what = "equality, then range" if plan.equality else plan.range
+            return BISort(), f"the predicate has an ordered key ({what})"
+        if plan.equality:
+            return Hash(), "the predicate has equalities only"
+        return NestedLoop(), "the predicate has no key; every pair in the window is checked"
+    chosen = {"nested_loop": NestedLoop, "hash": Hash, "bisort": BISort}[index]() if isinstance(index, str) else index
+    if isinstance(chosen, Hash) and not plan.equality:
+        raise ValueError(
+            "index 'hash' needs an equality between the two sides, and the predicate has none; use index='auto'"
+        )
+    if isinstance(chosen, BISort) and not (plan.equality or has_range):
+        raise ValueError(
+            "index 'bisort' needs an equality, band or inequality between the two sides, and the predicate has none; "
+            "use index='auto'"
+        )
+    return chosen, "as asked for"
+
+
+def index_text(index: Index, plan: JoinPlan) -> str:
+    composite = isinstance(index, BISort) and plan.equality and plan.range is not None
+    return f"{index.name} (composite)" if composite else index.name

@@ -1,0 +1,292 @@
+"""The join itself: batches of both sides in, pairs out.
+
+For each side that arrived, left before right:
+
+    keys -> probe the other side's chain -> check the residual -> store in the own chain -> collect
+
+then the watermark moves on, tuples that never found a partner come out where the join type wants them, and expired
+subwindows go. Storing does not touch what probing reads, so with several threads the two run beside each other.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from watersmeet.engine.metrics import Metrics
+from watersmeet.engine.results import How, Results
+from watersmeet.index import Index
+from watersmeet.query.plan import JoinPlan, Residual, SidePlan
+from watersmeet.query.windows import SIDES, BoundWindow, Side, other
+from watersmeet.window.chain import Chain, Subwindow, Target, settle
+from watersmeet.window.payload import Payload, take_rows
+from watersmeet.workers import SMALL, Workers
+
+Array = np.ndarray
+
+#: A batch that spans many windows is processed in slices of at least this many rows.
+_SLICE_ROWS = 4096
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """Tuples of one side that arrived, judged for lateness, with the ticks that their partners may have."""
+
+    batch: pa.RecordBatch
+    ticks: Array
+    late: Array | None
+    low: Array
+    high: Array
+
+    @property
+    def rows(self) -> int:
+        return self.batch.num_rows
+
+    def slice(self, start: int, stop: int) -> Arrival:
+        cut = slice(start, stop)
+        late = None if self.late is None else self.late[cut]
+        return Arrival(
+            self.batch.slice(start, stop - start), self.ticks[cut], late, self.low[cut], self.high[cut]
+        )
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How windows are cut into subwindows."""
+
+    subwindows: int
+    subwindow_rows: int | None
+    least_rows: int = 1024
+
+    def chain(self, index: Index, window: BoundWindow, side: Side, keeps_settled: bool) -> Chain:
+        share = max(window.lifetime(side) // self.subwindows, 1)
+        least = self.least_rows if self.subwindow_rows is None else min(self.least_rows, self.subwindow_rows)
+        span, rows = (None, max(share, least)) if window.counts else (share, None)
+        if self.subwindow_rows is not None:
+            rows = self.subwindow_rows
+        return Chain(index, span, rows, least, keeps_settled, window.counts)
+
+
+class JoinCore:
+    """State and steps of a join whose schemas are known."""
+
+    def __init__(
+        self,
+        plan: JoinPlan,
+        window: BoundWindow,
+        schemas: dict[Side, pa.Schema],
+        how: How,
+        index: Index,
+        sizes: Sizes,
+        workers: Workers,
+        metrics: Metrics,
+    ):
+        self.plan = plan
+        self.window = window
+        self.how = how
+        self.index = index
+        self._workers = workers
+        self._metrics = metrics
+        self._sides: dict[Side, SidePlan] = {"left": plan.left, "right": plan.right}
+        self._alone: dict[Side, bool] = {"left": how in ("left", "full", "anti"), "right": how in ("right", "full")}
+        self._flagged: dict[Side, bool] = {"left": self._alone["left"] or how == "semi", "right": self._alone["right"]}
+        self.payloads = {side: Payload(schemas[side], workers) for side in SIDES}
+        self.chains = {side: sizes.chain(index, window, side, self._flagged[side]) for side in SIDES}
+
+    def step(self, arrivals: dict[Side, Arrival], expired_below: dict[Side, int | None], results: Results) -> None:
+        """Process arrivals, then let go of what is below `expired_below`."""
+        for side in SIDES:
+            if side in arrivals:
+                keep = self._needed_from(side, arrivals, expired_below)
+                for piece in self._slices(arrivals[side]):
+                    self._arrive(side, piece, keep, results)
+        begin = time.perf_counter()
+        for side in SIDES:
+            tick = expired_below[side]
+            if tick is not None:
+                if self._alone[side]:
+                    self._come_out(side, tick, results)
+                if self.chains[side].expire(tick):
+                    self.payloads[side].retain(self.chains[side].positions())
+        self._metrics.seconds["expire"] += time.perf_counter() - begin
+
+    def finish(self, results: Results) -> None:
+        """The end of both streams: everything still without a partner comes out."""
+        for side in SIDES:
+            if self._alone[side]:
+                self._come_out(side, None, results)
+
+    def release(self) -> None:
+        """Let go of all tuples."""
+        for side in SIDES:
+            self.chains[side].clear()
+            self.payloads[side].retain([])
+
+    def _come_out(self, side: Side, tick: int | None, results: Results) -> None:
+        positions = self.chains[side].settle_below(tick)
+        results.alone(side, self.payloads[side], positions, self.payloads[other(side)])
+
+    def _needed_from(
+        self, side: Side, arrivals: dict[Side, Arrival], expired_below: dict[Side, int | None]
+    ) -> int | None:
+        """Tuples of this side below this tick need no place in the index: they expire before anything probes them."""
+        tick = expired_below[side]
+        if tick is not None and side == "left" and "right" in arrivals and arrivals["right"].rows:
+            tick = min(tick, int(arrivals["right"].low.min()))
+        return tick
+
+    def _slices(self, arrival: Arrival) -> list[Arrival]:
+        """A batch that spans many windows, cut so that each slice meets few subwindows that are out of its reach."""
+        n = arrival.rows
+        if n < 2 * _SLICE_ROWS or self.window.counts:
+            return [arrival] if n else []
+        reach = max(int(arrival.high[0]) - int(arrival.low[0]), 1)
+        least = int(arrival.ticks[0])
+        if int(arrival.ticks.max()) - least <= 2 * reach:
+            return [arrival]
+        so_far = np.maximum.accumulate(arrival.ticks)
+        cuts, start = [0], 0
+        while n - start >= 2 * _SLICE_ROWS:
+            beyond = int(np.searchsorted(so_far, int(so_far[start]) + reach))
+            start = max(beyond, start + _SLICE_ROWS)
+            if start < n:
+                cuts.append(start)
+        return [arrival.slice(a, b) for a, b in zip(cuts, [*cuts[1:], n], strict=True)]
+
+    def _arrive(self, side: Side, arrival: Arrival, keep: int | None, results: Results) -> None:
+        n = arrival.rows
+        timed = self._metrics.timed
+        plan = self._sides[side]
+        chain, stored = self.chains[side], self.payloads[other(side)]
+        targets = self.chains[other(side)].targets(arrival.low, arrival.high)
+        with timed("keys"):
+            keys = plan.keys(arrival.batch)
+            probe = plan.probe(arrival.batch) if targets else None
+            plan.forget()
+            early = None if keep is None or int(arrival.ticks.min()) >= keep else arrival.ticks >= keep
+            on_time = None if arrival.late is None else ~arrival.late
+            key_live = _both(_both(keys.live, on_time), early)
+        with timed("sort"):
+            entries = self.index.entries(keys.equal, keys.ordered, key_live, n, self._workers)
+            probes = None
+            if probe is not None:
+                live = _both(probe.live, on_time)
+                same = live is key_live or (
+                    live is not None and key_live is not None and np.array_equal(live, key_live)
+                )
+                probes = self.index.probes(
+                    probe.equal, probe.lows, probe.highs, live, n, self._workers, entries if same else None
+                )
+
+        settled = None
+        if self._flagged[side]:
+            settled = np.zeros(n, np.uint8) if arrival.late is None else arrival.late.astype(np.uint8)
+        first = self.payloads[side].end
+
+        def store() -> float:
+            begin = time.perf_counter()
+            chain.append(first, arrival.ticks, entries, settled)
+            return time.perf_counter() - begin
+
+        stores = self._workers.start(store) if n >= SMALL else None
+        try:
+            found = self._probe(side, arrival, probes, targets, results)
+        finally:
+            self._metrics.seconds["store"] += store() if stores is None else stores.result()
+        newest = chain.subwindows[-1]
+        self.payloads[side].append(arrival.batch)
+        if found is not None:
+            with timed("gather"):
+                self._collect(side, arrival, first, newest, found, stored, results)
+
+    def _probe(self, side: Side, arrival: Arrival, probes, targets: list[Target], results: Results):
+        """Pairs as (subwindow, batch rows, rows); None where counting was enough."""
+        residual = self._sides[side].residual
+        if probes is None or not probes.size:
+            return []
+        counting = results.counts_only and self.how == "inner" and residual is None
+
+        def work(part: tuple[int, int]):
+            begin = time.perf_counter()
+            start, stop = part
+            answer: Any = []
+            if counting:
+                answer = sum(t.subwindow.structure.count(probes, start, stop, t.bounds) for t in targets)
+            else:
+                for target in targets:
+                    for rows, partners in target.subwindow.structure.find(probes, start, stop, target.bounds):
+                        if residual is not None:
+                            keep = self._keep(side, residual, arrival, target.subwindow, rows, partners)
+                            rows, partners = rows[keep], partners[keep]
+                        if rows.size:
+                            answer.append((target.subwindow, rows, partners))
+            return answer, time.perf_counter() - begin
+
+        done = self._workers.map(work, self._workers.parts(probes.size))
+        answers = [answer for answer, _ in done]
+        self._metrics.seconds["probe"] += sum(seconds for _, seconds in done)
+        if counting:
+            results.count(sum(answers))
+            return None
+        return [piece for answer in answers for piece in answer]
+
+    def _keep(self, side: Side, residual: Residual, arrival: Arrival, sub: Subwindow, rows: Array, partners: Array):
+        """Which of the candidates satisfy the residual."""
+        names: dict[Side, tuple[str, ...]] = {"left": residual.left_columns, "right": residual.right_columns}
+        here = self.payloads[side].schema
+        there = self.payloads[other(side)].schema
+        own_columns = [here.get_field_index(name) for name in names[side]]
+        their_columns = [there.get_field_index(name) for name in names[other(side)]]
+        own = take_rows(arrival.batch, rows, own_columns, _ALONE)
+        positions = np.add(partners, sub.base, dtype=np.int64)
+        theirs = self.payloads[other(side)].take(positions, their_columns, _ALONE)
+        columns = {side: dict(zip(names[side], own, strict=True))}
+        columns[other(side)] = dict(zip(names[other(side)], theirs, strict=True))
+        return residual.keep(columns["left"], columns["right"], rows.size)
+
+    def _collect(
+        self, side: Side, arrival: Arrival, first: int, newest: Subwindow, found, stored: Payload, results: Results
+    ) -> None:
+        fresh = []
+        if self._flagged[other(side)]:
+            for sub, _, partners in found:
+                new = np.empty(partners.size, np.int32)
+                n = settle(sub.settled, partners, new)
+                if side == "right":
+                    fresh.append(np.add(new[:n], sub.base, dtype=np.int64))
+        if self._flagged[side]:
+            offset = first - newest.base
+            for _, rows, _ in found:
+                new = np.empty(rows.size, np.int64)
+                n = settle(newest.settled, rows.astype(np.int64) + offset, new)
+                if side == "left":
+                    fresh.append(new[:n] + newest.base)
+        if self.how == "semi":
+            positions = np.concatenate(fresh) if fresh else np.zeros(0, np.int64)
+            results.alone("left", self.payloads["left"], positions, self.payloads["right"])
+        elif self.how != "anti":
+            total = sum(rows.size for _, rows, _ in found)
+            batch_rows = np.empty(total, np.int32)
+            positions = np.empty(total, np.int64)
+            at = 0
+            for sub, rows, partners in found:
+                batch_rows[at : at + rows.size] = rows
+                np.add(partners, sub.base, out=positions[at : at + rows.size])
+                at += rows.size
+            results.pairs(side, arrival.batch, first, batch_rows, stored, positions)
+
+    def check_invariants(self) -> None:
+        for side in SIDES:
+            self.chains[side].check_invariants()
+
+
+#: Residuals run inside of worker threads already.
+_ALONE = Workers(1)
+
+
+def _both(a: Array | None, b: Array | None) -> Array | None:
+    return b if a is None else a if b is None else a & b

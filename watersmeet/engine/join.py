@@ -1,0 +1,417 @@
+"""StreamJoin: the join that users hold in their hands.
+
+It checks what it is given, waits until the schemas of both streams are known, collects in batch mode, and hands the
+rest to the core. Everything that can be wrong with a push is found before anything changes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+
+from watersmeet.engine.arrivals import Clock, Collected
+from watersmeet.engine.choose import check_index, index_text, plan_and_index
+from watersmeet.engine.core import JoinCore, Sizes
+from watersmeet.engine.inputs import as_batch, check_schema, conform
+from watersmeet.engine.late import LateRows
+from watersmeet.engine.metrics import Metrics
+from watersmeet.engine.results import HOWS, OUTPUTS, Results, combined, pairs_schema, rows_schema
+from watersmeet.query.durations import duration
+from watersmeet.query.expr import Expr
+from watersmeet.query.windows import SIDES, BoundTimeWindow, Hopping, Last, Side, Within
+from watersmeet.workers import Workers
+
+#: Into how many subwindows a window is cut; docs/windows.md shows what was measured.
+SUBWINDOWS = 3
+
+
+class StreamJoin:
+    """Join two streams over a window.
+
+    on: the predicate, SQL over the columns `l.…` and `r.…` (or an expression of `watersmeet.query`).
+    window: `within`, `last`, `tumbling` or `hopping`.
+    how: inner, left, right, full, semi or anti.
+    output: "rows" (all columns), "pairs" (positions of both tuples in their streams) or "count".
+    index: "auto", "hash", "bisort", "nested_loop", or a configured object of `watersmeet.index`.
+    threads: for sorting, probing and gathering large batches; by default all cores.
+    suffix: for right columns whose name the left has too.
+    batch_rows, batch_delay: collect pushes until so many rows wait, or the first has waited so long (checked at the
+        next push), then process them together.
+    left_schema, right_schema: needed only when a side may stay empty, or results must have all columns from the start.
+    keep_late: how many late tuples of each side are kept for `take_late`.
+    subwindows, subwindow_rows: into how many pieces a window is cut, and the most rows of one.
+    """
+
+    def __init__(
+        self,
+        on: str | Expr,
+        window: Within | Hopping | Last,
+        how: str = "inner",
+        *,
+        output: str = "rows",
+        index: Any = "auto",
+        threads: int | None = None,
+        suffix: str = "_right",
+        batch_rows: int | None = None,
+        batch_delay: Any = None,
+        left_schema: pa.Schema | None = None,
+        right_schema: pa.Schema | None = None,
+        keep_late: int = 100_000,
+        subwindows: int = SUBWINDOWS,
+        subwindow_rows: int | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ):
+        if not isinstance(window, Within | Hopping | Last):
+            raise TypeError(f"window must be made by within, last, tumbling or hopping, got {window!r}")
+        if not isinstance(on, str | Expr):
+            raise TypeError(f"on must be SQL text such as 'l.id = r.id', got {on!r}")
+        _one_of("how", how, HOWS)
+        _one_of("output", output, OUTPUTS)
+        check_index(index)
+        _whole("threads", threads, 1)
+        _whole("batch_rows", batch_rows, 1)
+        _whole("keep_late", keep_late, 0, optional=False)
+        _whole("subwindows", subwindows, 1, optional=False)
+        _whole("subwindow_rows", subwindow_rows, 1)
+        if not isinstance(suffix, str):
+            raise TypeError(f"suffix must be text, got {suffix!r}")
+        self._delay = None
+        if batch_delay is not None:
+            delay = duration(batch_delay, "batch_delay")
+            if delay.unitless:
+                raise TypeError(f"batch_delay must be a length of time such as '100 ms', got {batch_delay!r}")
+            self._delay = delay.amount / 1e9
+        if batch_rows is None and self._delay is not None:
+            batch_rows = 1 << 62
+        self._on: Any = on
+        self._window = window
+        self._how: Any = how
+        self._output: Any = output
+        self._index = index
+        self._suffix = suffix
+        self._batch_rows = batch_rows
+        self._sizes = Sizes(subwindows, subwindow_rows)
+        self._now = clock
+        self._collecting_since: float | None = None
+        self._workers = Workers(threads)
+        self._metrics = Metrics()
+        self._closed = False
+        self._schemas: dict[Side, pa.Schema | None] = {"left": None, "right": None}
+        self._held: list[tuple[Side, pa.RecordBatch | int]] = []  # pushes before both schemas are known
+        self._late = {side: LateRows(keep_late) for side in SIDES}
+        self._core: JoinCore | None = None
+        if isinstance(on, str):
+            from watersmeet.query.parse import parse
+
+            self._on = parse(on)
+        given: dict[Side, pa.Schema | None] = {"left": left_schema, "right": right_schema}
+        for side in SIDES:
+            if given[side] is not None:
+                self._schemas[side] = check_schema(given[side], side)
+        self._bind_if_known()
+
+    # -- pushing ---------------------------------------------------------------------------------------------------
+
+    def push(self, left: Any = None, right: Any = None) -> pa.Table | int:
+        """New tuples of one or both streams; returns the results that they complete."""
+        self._check_open("push")
+        given: dict[Side, Any] = {"left": left, "right": right}
+        batches: dict[Side, pa.RecordBatch] = {}
+        schemas = dict(self._schemas)
+        for side in SIDES:
+            if given[side] is not None:
+                batch = as_batch(given[side], side)
+                known = schemas[side]
+                if known is None:
+                    known = schemas[side] = check_schema(batch.schema, side)
+                batches[side] = conform(batch, known, side)
+        if self._core is None:
+            return self._push_unbound(batches, schemas)
+        return self._push_bound(batches)
+
+    def advance(self, left: Any = None, right: Any = None) -> pa.Table | int:
+        """Say that a stream has reached a time, as if a tuple of that time had been seen; returns what that completes.
+
+        For a side that is idle: without it, the other side's tuples wait for it.
+        """
+        self._check_open("advance")
+        if isinstance(self._window, Last):
+            raise ValueError("advance is for windows over time; a window of the last n tuples has no time")
+        given: dict[Side, Any] = {"left": left, "right": right}
+        window = self._unbound_window() if self._core is None else self._core.window
+        if self._core is None:
+            if window is None:
+                raise ValueError(
+                    "advance needs to know the type of the time columns: push first, or give a schema to StreamJoin"
+                )
+        assert isinstance(window, BoundTimeWindow)
+        ticks = {side: window.tick(value, side) for side, value in given.items() if value is not None}
+        if self._core is None:
+            self._held += list(ticks.items())
+            return self._nothing()
+        assert self._clock.watermarks is not None
+        for side, tick in ticks.items():
+            self._clock.watermarks.observe(side, tick)
+        return self._process_if_due()
+
+    def flush(self) -> pa.Table | int:
+        """Process now what batch mode has collected."""
+        self._check_open("flush")
+        return self._nothing() if self._core is None else self._process()
+
+    def close(self) -> pa.Table | int:
+        """The end of both streams: returns what only the end can prove. Later calls return nothing more."""
+        if self._closed:
+            return self._nothing()
+        if self._core is None:
+            answer = self._close_unbound()
+        else:
+            results = self._results()
+            self._step(results)
+            self._core.finish(results)
+            self._metrics.rows_out += results.rows
+            answer = results.answer()
+            self._core.release()
+        self._held = []
+        self._closed = True
+        self._workers.close()
+        return answer
+
+    def __enter__(self) -> StreamJoin:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._workers.close()
+
+    # -- looking ---------------------------------------------------------------------------------------------------
+
+    @property
+    def schema(self) -> pa.Schema | None:
+        """The schema of the results; None for output="count", or while a stream's schema is not known."""
+        return None if self._output == "count" or self._core is None else self._schema
+
+    @property
+    def metrics(self) -> Metrics:
+        """Rows in, out, late and stored, bytes, watermark, time per step."""
+        metrics = self._metrics
+        metrics.waiting = sum(b.num_rows for _, b in self._held if isinstance(b, pa.RecordBatch))
+        core = self._core
+        if core is not None:
+            metrics.waiting = self._collected.rows
+            metrics.stored_left, metrics.stored_right = (core.chains[side].stored for side in SIDES)
+            metrics.index_bytes = sum(core.chains[side].nbytes() for side in SIDES)
+            metrics.payload_bytes = sum(core.payloads[side].nbytes() for side in SIDES)
+            if isinstance(core.window, BoundTimeWindow) and self._clock.watermarks is not None:
+                tick = self._clock.watermarks.join
+                metrics.watermark = None if tick is None else core.window.show(tick)
+        return metrics
+
+    def take_late(self, side: str) -> pa.Table:
+        """The late tuples of one side, kept since the last call (the newest `keep_late` of them)."""
+        _one_of("side", side, SIDES)
+        schema = self._schemas[side]  # type: ignore[index]
+        if schema is None:
+            raise ValueError(f"nothing has been pushed on the {side} stream yet")
+        return self._late[side].take(schema)  # type: ignore[index]
+
+    def explain(self) -> str:
+        """What was chosen, and why; a line a fact."""
+        lines = [f"predicate: {self._on}", f"window: {self._window}", f"how: {self._how}", f"output: {self._output}"]
+        if self._core is None:
+            waiting = " and ".join(side for side in SIDES if self._schemas[side] is None)
+            lines.append(f"index: not chosen yet, the schema of the {waiting} stream is not known")
+            return "\n".join(lines)
+        plan = self._core.plan
+        lines.append(f"index: {index_text(self._core.index, plan)}")
+        lines.append(f"  because {self._why}")
+        lines.append("terms:")
+        lines += [f"  {term.kind:<11} {term.text}" + (f"  -- {term.note}" if term.note else "") for term in plan.terms]
+        for side in SIDES:
+            residual = getattr(plan, side).residual
+            if residual is not None:
+                lines.append(f"checked on candidates found by {side}: {residual.text}")
+        mode = "every push is processed at once"
+        if self._batch_rows is not None:
+            limits = [f"{self._batch_rows} rows"] if self._batch_rows < 1 << 62 else []
+            limits += [f"{self._delay:g} s"] if self._delay is not None else []
+            mode = "pushes are collected up to " + " or ".join(limits)
+        lines.append(f"subwindows: {self._sizes.subwindows} a window")
+        lines.append(f"threads: {self._workers.threads}")
+        lines.append(f"batches: {mode}")
+        return "\n".join(lines)
+
+    def check_invariants(self) -> None:
+        """For tests: raise AssertionError if the state is not what it should be."""
+        if self._core is not None:
+            self._core.check_invariants()
+
+    # -- within ----------------------------------------------------------------------------------------------------
+
+    def _check_open(self, call: str) -> None:
+        if self._closed:
+            raise ValueError(f"{call} after close(): the streams have ended; make a new StreamJoin")
+
+    def _bind_if_known(self) -> None:
+        """Make the core, once both schemas are known. Raises before anything changes."""
+        left, right = self._schemas["left"], self._schemas["right"]
+        if left is not None and right is not None:
+            self._bind(left, right)
+
+    def _bind(self, left: pa.Schema, right: pa.Schema) -> None:
+        window = self._window.bind(left, right)
+        plan, index, why = plan_and_index(self._on, left, right, self._index)
+        left_only = self._how in ("semi", "anti")
+        if self._output == "pairs":
+            schema = pairs_schema(left_only)
+        else:
+            schema = rows_schema(left, None if left_only else right, self._suffix)
+        schemas: dict[Side, pa.Schema] = {"left": left, "right": right}
+        self._core = JoinCore(plan, window, schemas, self._how, index, self._sizes, self._workers, self._metrics)
+        self._why = why
+        self._schema = schema
+        self._left_only = left_only
+        self._clock = Clock(window)
+        self._collected = Collected(window)
+
+    def _push_unbound(self, batches: dict[Side, pa.RecordBatch], schemas: dict[Side, pa.Schema | None]):
+        """A push while the schema of a stream is, or was, not known."""
+        if schemas["left"] is None or schemas["right"] is None:
+            for side, batch in batches.items():
+                self._check_alone(side, batch)
+            self._schemas = schemas
+            self._held += [(side, batch) for side, batch in batches.items() if batch.num_rows]
+            return self._nothing()
+        before = self._schemas
+        self._schemas = schemas
+        try:
+            self._bind(schemas["left"], schemas["right"])
+            clock = self._clock.copy()
+            for side in SIDES:  # what is held was checked when it came
+                if side in batches:
+                    clock.push(side, batches[side])
+        except Exception:
+            self._core, self._schemas = None, before
+            raise
+        held, self._held = self._held, []
+        answers = []
+        for side, what in held:
+            if isinstance(what, pa.RecordBatch):
+                answers.append(self._push_bound({side: what}))
+            else:
+                assert self._clock.watermarks is not None
+                self._clock.watermarks.observe(side, what)
+        answers.append(self._push_bound(batches))
+        return combined(answers, self._nothing())
+
+    def _check_alone(self, side: Side, batch: pa.RecordBatch) -> None:
+        """What can be checked of a batch before the other side is known: its time column."""
+        if not isinstance(self._window, Last):
+            self._window.bind_one(batch.schema, side).read(batch, side)
+
+    def _unbound_window(self) -> BoundTimeWindow | None:
+        """The window as far as one known schema tells: enough to read a time."""
+        assert not isinstance(self._window, Last)
+        for side in SIDES:
+            schema = self._schemas[side]
+            if schema is not None:
+                return self._window.bind_one(schema, side)
+        return None
+
+    def _push_bound(self, batches: dict[Side, pa.RecordBatch]) -> pa.Table | int:
+        assert self._core is not None
+        clock = self._clock.copy()
+        pushed = {side: clock.push(side, batches[side]) for side in SIDES if side in batches}
+        self._clock = clock  # nothing below fails for what a user may push
+        metrics = self._metrics
+        metrics.pushes += 1
+        for side, one in pushed.items():
+            late = 0
+            if one.late is not None:
+                late = int(one.late.sum())
+                self._late[side].add(one.batch, one.late)
+            if side == "left":
+                metrics.rows_in_left += one.batch.num_rows
+                metrics.late_left += late
+            else:
+                metrics.rows_in_right += one.batch.num_rows
+                metrics.late_right += late
+            self._collected.add(side, one)
+        return self._process_if_due()
+
+    def _process_if_due(self) -> pa.Table | int:
+        if self._batch_rows is not None:
+            waiting = self._collected.rows
+            now = self._now()
+            if waiting and self._collecting_since is None:
+                self._collecting_since = now
+            since = self._collecting_since
+            overdue = self._delay is not None and since is not None and now - since >= self._delay
+            if waiting and waiting < self._batch_rows and not overdue:
+                return self._nothing()
+        return self._process()
+
+    def _process(self) -> pa.Table | int:
+        results = self._results()
+        self._step(results)
+        self._metrics.rows_out += results.rows
+        return results.answer()
+
+    def _step(self, results: Results) -> None:
+        assert self._core is not None
+        self._collecting_since = None
+        self._core.step(self._collected.take(), self._clock.expired_below(), results)
+
+    def _results(self) -> Results:
+        return Results(self._output, self._schema, self._left_only, self._workers)
+
+    def _nothing(self) -> pa.Table | int:
+        """An empty answer; before both schemas are known it has the columns that are."""
+        if self._output == "count":
+            return 0
+        if self._core is not None:
+            return self._schema.empty_table()
+        if self._output == "pairs":
+            return pairs_schema(self._how in ("semi", "anti")).empty_table()
+        known = self._schemas["left"] or pa.schema([])
+        if self._how in ("semi", "anti"):
+            return known.empty_table()
+        return rows_schema(known, self._schemas["right"], self._suffix).empty_table()
+
+    def _close_unbound(self) -> pa.Table | int:
+        """The end, though a stream never showed its schema: the other's tuples come out alone, if any do."""
+        alone = {"left": ("left",), "right": ("right",), "full": SIDES, "anti": ("left",)}.get(self._how, ())
+        held = [batch for side, batch in self._held if side in alone and isinstance(batch, pa.RecordBatch)]
+        rows = sum(batch.num_rows for batch in held)
+        self._metrics.rows_out += rows
+        if self._output == "count" or not rows:
+            return rows if self._output == "count" else self._nothing()
+        if self._how == "anti" and self._output == "rows":
+            return pa.Table.from_batches(held)
+        if self._output == "pairs":
+            known = "left" if self._schemas["left"] is not None else "right"
+            schema = pairs_schema(self._how == "anti")
+            return pa.table({name: range(rows) if name == known else [None] * rows for name in schema.names}, schema)
+        unknown = next(side for side in SIDES if self._schemas[side] is None)
+        raise ValueError(
+            f"nothing was ever pushed on the {unknown} stream, so the columns of the result are not known; give "
+            f"{unknown}_schema= to StreamJoin"
+        )
+
+
+def _one_of(parameter: str, value: Any, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise ValueError(f"{parameter} must be one of {', '.join(choices)}, got {value!r}")
+
+
+def _whole(parameter: str, value: Any, least: int, optional: bool = True) -> None:
+    if value is None and optional:
+        return
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"{parameter} must be a whole number, at least {least}, got {value!r}")
+    if value < least:
+        raise ValueError(f"{parameter} must be at least {least}, got {value}")
+
+

@@ -1,0 +1,48 @@
+"""What a join has done so far, and what it holds."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+STEPS = ("keys", "sort", "probe", "store", "gather", "expire")
+
+
+@dataclass
+class Metrics:
+    """Counters since the join began; `stored_*`, `*_bytes` and `watermark` are as of now.
+
+    seconds: time per step, summed over threads, so that the steps of a threaded join may add up to more than the
+    clock on the wall.
+    """
+
+    rows_in_left: int = 0
+    rows_in_right: int = 0
+    rows_out: int = 0
+    late_left: int = 0
+    late_right: int = 0
+    stored_left: int = 0
+    stored_right: int = 0
+    waiting: int = 0
+    index_bytes: int = 0
+    payload_bytes: int = 0
+    watermark: Any = None
+    pushes: int = 0
+    seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(STEPS, 0.0))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, ready for JSON."""
+        values = asdict(self)
+        values["watermark"] = None if self.watermark is None else str(self.watermark)
+        return values
+
+    @contextmanager
+    def timed(self, step: str) -> Iterator[None]:
+        begin = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[step] += time.perf_counter() - begin

@@ -1,0 +1,173 @@
+"""What every window index has in common.
+
+A window is a chain of subwindows, and each subwindow keeps its tuples in one *structure*. An *index* is the
+recipe for such structures: a small frozen object that a user may name (`index="bisort"`) or configure
+(`index=wm.index.BISort(buffer_rows=1024)`). It does three things.
+
+    entries = index.entries(equal, ordered, live, n, workers)      a batch, in the order in which structures take it
+    probes = index.probes(equal, lows, highs, live, n, workers)    the same batch, as questions to the other side
+    structure = index.structure()                                  an empty structure
+
+Entries and probes are made once a batch and used on every subwindow, so the sort is paid once.
+
+A structure knows rows by their number in the subwindow (0, 1, 2 ... in order of arrival) and keys as int64. It
+knows nothing of Arrow, of streams or of time; but each row has a *tick* (an int64, in practice its time or its
+position in the stream), and a probe may ask that the ticks of its partners lie within bounds of its own. Only
+subwindows at the edge of the window need that; elsewhere the bounds are not passed and not looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numba import njit
+
+from watersmeet.workers import Workers
+
+Array = np.ndarray
+Pairs = tuple[Array, Array]
+
+#: Candidates are handed over in portions of about this many, so that a probe with very many partners, most of
+#: which a later check throws away, does not need memory for all of them at once.
+PORTION = 1 << 20
+
+
+@dataclass(frozen=True)
+class TickBounds:
+    """Partners of batch row i must have `low[i] <= ticks[partner row] <= high[i]`.
+
+    Where rows lie in order of their ticks, the bounds are given as row numbers and `ticks` is empty: what is compared
+    is then in a register, where a tick would be a miss in the cache.
+    """
+
+    low: Array
+    high: Array
+    ticks: Array
+
+
+class Structure(Protocol):
+    """The tuples of one subwindow."""
+
+    def insert(self, entries: Any, first_row: int) -> None:
+        """Store a batch; its row i becomes row `first_row + i` here."""
+
+    def find(self, probes: Any, start: int, stop: int, bounds: TickBounds | None) -> Iterator[Pairs]:
+        """Yield (batch rows, rows here) of all matches of probes[start:stop], in portions, in any order."""
+
+    def count(self, probes: Any, start: int, stop: int, bounds: TickBounds | None) -> int:
+        """How many pairs `find` would yield, without making them."""
+
+    def seal(self) -> None:
+        """No more inserts will come: give back spare room."""
+
+    def nbytes(self) -> int:
+        """Bytes held."""
+
+    def check_invariants(self) -> None:
+        """Raise AssertionError, showing the state, if the structure is not what it should be."""
+
+
+class Index(Protocol):
+    """A recipe for structures."""
+
+    @property
+    def name(self) -> str: ...
+
+    def entries(
+        self, equal: Array | None, ordered: Array | None, live: Array | None, n: int, workers: Workers
+    ) -> Any: ...
+
+    def probes(
+        self,
+        equal: Array | None,
+        lows: tuple[Array, ...],
+        highs: tuple[Array, ...],
+        live: Array | None,
+        n: int,
+        workers: Workers,
+        entries: Any = None,
+    ) -> Any: ...
+
+    def structure(self, like: Any = None) -> Structure:
+        """An empty structure that will come to hold about as much as `like` does."""
+
+
+class Emitter:
+    """Two arrays that kernels write pairs into; grown when a single probe needs more than they hold."""
+
+    def __init__(self, capacity: int):
+        self._reserve(max(int(capacity), 64))
+
+    def _reserve(self, capacity: int) -> None:
+        self.batch_rows = np.empty(capacity, np.int32)
+        self.rows = np.empty(capacity, np.int32)
+
+    def grow(self) -> None:
+        self._reserve(2 * self.batch_rows.size)
+
+    def emitted(self, n: int) -> Pairs:
+        return self.batch_rows[:n], self.rows[:n]
+
+
+def aligned(n: int) -> Array:
+    """Uninitialised int64s that begin with a cache line, so that 8 of them never straddle two."""
+    raw = np.empty(n + 7, np.int64)
+    skip = (-raw.ctypes.data % 64) // 8
+    return raw[skip : skip + n]
+
+
+def grown(size: int, need: int) -> int:
+    """The room to take when `need` must fit: generous while small, a quarter more when that is much memory."""
+    return max(need, size + max(size // 4, min(size, 1 << 14)))
+
+
+def appended(array: Array, used: int, values: Array) -> Array:
+    """The array with the values behind its first `used` ones; a larger one if they do not fit."""
+    if not values.size:
+        return array
+    need = used + values.size
+    if need > array.size:
+        larger = np.empty(grown(array.size, need), array.dtype)
+        larger[:used] = array[:used]
+        array = larger
+    array[used:need] = values
+    return array
+
+
+def live_rows(live: Array | None, n: int) -> Array:
+    """Numbers of the live rows, as int32."""
+    if live is None:
+        return np.arange(n, dtype=np.int32)
+    return np.flatnonzero(live).astype(np.int32)
+
+
+#: How kernels compare ticks. Kernels are compiled once for each, with the mode as a constant: a test of it inside of
+#: the loop keeps the compiler from making the loop free of branches, and costs a factor of five.
+UNBOUNDED, BY_ROW, BY_TICK = 0, 1, 2
+
+
+def bounds_mode(bounds: TickBounds | None) -> int:
+    return UNBOUNDED if bounds is None else BY_TICK if bounds.ticks.size else BY_ROW
+
+
+@njit(inline="always")
+def in_bounds(mode, p, row, low, high, ticks):
+    """1 if a row is within the bounds of batch row p, else 0."""
+    if mode == UNBOUNDED:
+        return np.int64(1)
+    value = np.int64(row)
+    if mode == BY_TICK:
+        value = ticks[row]
+    return np.int64(low[p] <= value) & np.int64(value <= high[p])
+
+
+def no_ticks() -> TickBounds:
+    """A placeholder for kernels that are told not to look at ticks."""
+    return _NO_TICKS
+
+
+_NONE = np.zeros(0, np.int64)
+_NO_TICKS = TickBounds(_NONE, _NONE, _NONE)

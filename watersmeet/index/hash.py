@@ -1,0 +1,292 @@
+"""Hash index for equality: one chain of slots per bucket, newest first, filled and probed in order of hash.
+
+    heads   [ 4 | - | 2 | - ]                                   bucket -> newest slot
+    slots   [ 5, 1, - | 7, 0, - | 7, 2, 1 | 9, 4, 0 | 9, 3, 3 ]   key, row, next older slot of the same bucket
+
+Worked example: 7 falls into bucket 2, 5 and 9 into bucket 0. A probe for 9 starts at heads[0] = 4 (match: row 3), goes
+on to slot 3 (match: row 4), to slot 0 (5: no match), end.
+
+The probes of a batch walk their chains together: the first slot of every chain, then the second of those that have
+one, and so on, until few are left. Each such round is a loop without branches over reads that do not wait for each
+other, so the processor has many of them under way at once; one chain after the other it would wait for each slot.
+
+A batch is sorted by hash before it is inserted or probes. The bucket is the leading bits of the hash, so whatever the
+size of a table, the batch goes through it from left to right, and through the slots of each earlier batch as well:
+memory is read in order although a hash scatters keys. For that, one sort a batch is a small price.
+
+Cost: insert O(1) per tuple (amortised over doublings), probe O(1 + rows in the bucket). Memory: 8 bytes of key,
+4 of row, 4 of link and 4 to 8 of heads per tuple.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+from numba import njit, uint64
+
+from watersmeet.index.base import (
+    PORTION,
+    Array,
+    Emitter,
+    Pairs,
+    TickBounds,
+    aligned,
+    bounds_mode,
+    grown,
+    in_bounds,
+    live_rows,
+    no_ticks,
+)
+from watersmeet.index.sorting import sorted_values
+from watersmeet.workers import Workers
+
+_FIBONACCI = np.uint64(0x9E3779B97F4A7C15)
+_LOAD = 1.5  # rows a bucket, at most
+_FEW = 64  # walkers below which rounds do not pay
+_LEAST_ROOM = 4096  # pairs
+
+
+@njit(inline="always")
+def _bucket(key, shift):
+    return (uint64(key) * _FIBONACCI) >> shift
+
+
+@njit(nogil=True, cache=True)
+def _pack(keys, row_bits, packed):
+    """(leading bits of the hash, row) as one non-negative int64."""
+    for i in range(keys.size):
+        hash_bits = _bucket(keys[i], uint64(row_bits + 1))
+        packed[i] = (hash_bits << uint64(row_bits)) | uint64(i)
+
+
+@njit(nogil=True, cache=True)
+def _unpack(packed, row_bits, keys, out_keys, out_rows):
+    mask = (1 << row_bits) - 1
+    for i in range(packed.size):
+        row = packed[i] & mask
+        out_rows[i] = row
+        out_keys[i] = keys[row]
+
+
+# A slot is two int64s, so that one read brings all of it: the key; then the row (upper half) and the next slot.
+
+
+@njit(nogil=True, cache=True)
+def _link(heads, shift, slots, size, entry_keys, entry_rows, first_row):
+    for i in range(entry_keys.size):
+        slot = size + i
+        key = entry_keys[i]
+        b = _bucket(key, shift)
+        slots[2 * slot] = key
+        slots[2 * slot + 1] = (np.int64(first_row + entry_rows[i]) << 32) | np.int64(np.uint32(heads[b]))
+        heads[b] = slot
+
+
+@njit(nogil=True, cache=True)
+def _relink(heads, shift, slots, size):
+    for slot in range(size):
+        b = _bucket(slots[2 * slot], shift)
+        row = slots[2 * slot + 1] >> 32
+        slots[2 * slot + 1] = (row << 32) | np.int64(np.uint32(heads[b]))
+        heads[b] = slot
+
+
+@njit(nogil=True, cache=True)
+def _begin(heads, shift, probe_keys, start, stop, walkers, at):
+    """Put a walker on the first slot of each probe's chain; returns their number."""
+    n = 0
+    for i in range(start, stop):
+        walkers[n] = i
+        slot = heads[_bucket(probe_keys[i], shift)]
+        at[n] = slot
+        n += slot >= 0
+    return n
+
+
+@njit(inline="always")
+def _visit(mode, slots, slot, key, p, low, high, ticks):
+    """Look at one slot: (whether it matches, its row, the next slot)."""
+    rest = slots[2 * slot + 1]
+    row = np.int32(rest >> 32)
+    hit = np.int64(slots[2 * slot] == key) & in_bounds(mode, p, row, low, high, ticks)
+    return hit, row, np.int32(rest & 0xFFFFFFFF)
+
+
+@cache
+def _walk_kernel(mode: int):
+    @njit(nogil=True, cache=True)
+    def walk(slots, probe_keys, probe_rows, walkers, at, count, low, high, ticks, out_probe, out_row):
+        """Walk on until all chains end or the room is used up; returns (pairs emitted, walkers left)."""
+        n = 0
+        room = out_row.size - 1  # one place is written to before it is known to be wanted
+        while count > _FEW and n + count <= room:  # in rounds: every walker one slot further
+            kept = 0
+            for k in range(count):
+                i = walkers[k]
+                p = probe_rows[i]
+                hit, row, following = _visit(mode, slots, np.uint64(at[k]), probe_keys[i], p, low, high, ticks)
+                out_probe[n] = p
+                out_row[n] = row
+                n += hit
+                walkers[kept] = i
+                at[kept] = following
+                kept += following >= 0
+            count = kept
+        if count > _FEW:
+            return n, count
+        while count > 0:  # few are left, on long chains: one after the other, to the end
+            i = walkers[count - 1]
+            p = probe_rows[i]
+            key = probe_keys[i]
+            slot = at[count - 1]
+            while slot >= 0:
+                if n == room:
+                    at[count - 1] = slot
+                    return n, count
+                hit, row, slot = _visit(mode, slots, np.uint64(slot), key, p, low, high, ticks)
+                out_probe[n] = p
+                out_row[n] = row
+                n += hit
+            count -= 1
+        return n, count
+
+    return walk
+
+
+@dataclass(frozen=True)
+class Entries:
+    """A batch in order of hash, to be stored or to probe."""
+
+    keys: Array
+    rows: Array
+    of: Array  # the keys as they came
+
+    @property
+    def size(self) -> int:
+        return self.rows.size
+
+
+@dataclass(frozen=True)
+class Hash:
+    """Equality by hash chains; whatever else the predicate says is checked on the pairs found."""
+
+    buckets: int = 1024
+
+    def __post_init__(self) -> None:
+        if self.buckets < 2 or self.buckets & (self.buckets - 1):
+            raise ValueError(f"buckets must be a power of two, at least 2, not {self.buckets}")
+
+    @property
+    def name(self) -> str:
+        return "hash"
+
+    def entries(
+        self, equal: Array | None, ordered: Array | None, live: Array | None, n: int, workers: Workers
+    ) -> Entries:
+        """O(n log n), once a batch."""
+        assert equal is not None and ordered is None
+        return Entries(*_by_hash(equal, live, n, workers), equal)
+
+    def probes(self, equal, lows, highs, live, n, workers: Workers, entries: Entries | None = None) -> Entries:
+        """O(1) where the batch probes with the keys that it stores, as it mostly does."""
+        if entries is not None and entries.of is equal:
+            return entries
+        return self.entries(equal, None, live, n, workers)
+
+    def structure(self, like: HashStructure | None = None) -> HashStructure:
+        """An empty structure, with room for as much as `like` came to hold."""
+        return HashStructure(self.buckets, 0 if like is None else like.size)
+
+
+def _by_hash(equal: Array, live: Array | None, n: int, workers: Workers) -> tuple[Array, Array]:
+    """Keys and rows of the live rows, in order of hash."""
+    picked = None if live is None else live_rows(live, n)
+    keys = equal if picked is None else equal[picked]
+    size = keys.size
+    row_bits = max(size - 1, 1).bit_length()
+    packed = np.empty(size, np.int64)
+    _pack(keys, row_bits, packed)
+    packed = sorted_values(packed, workers)
+    sorted_keys, rows = np.empty(size, np.int64), np.empty(size, np.int32)
+    _unpack(packed, row_bits, keys, sorted_keys, rows)
+    return sorted_keys, rows if picked is None else picked[rows]
+
+
+class HashStructure:
+    def __init__(self, buckets: int, expected: int = 0):
+        self.size = 0
+        self._slots = aligned(2 * buckets)
+        self._hash(max(buckets, expected))
+
+    def insert(self, entries: Entries, first_row: int) -> None:
+        """O(1) per tuple."""
+        size = self.size + entries.size
+        if 2 * size > self._slots.size:
+            self._resize(grown(self._slots.size // 2, size))
+        _link(
+            self._heads, self._shift, self._slots, self.size, entries.keys, entries.rows, np.int32(first_row)
+        )
+        self.size = size
+        if size > _LOAD * self._heads.size:
+            self._hash(int(size * _LOAD))
+
+    def _hash(self, expected: int) -> None:
+        """Take as many buckets as that many rows want, and link the rows there are."""
+        bits = max(1, int(expected / _LOAD - 1).bit_length())
+        self._heads = np.full(1 << bits, -1, np.int32)
+        self._shift = np.uint64(64 - bits)
+        _relink(self._heads, self._shift, self._slots, self.size)
+
+    def _resize(self, room: int) -> None:
+        slots = aligned(2 * room)
+        slots[: 2 * self.size] = self._slots[: 2 * self.size]
+        self._slots = slots
+
+    def find(self, probes: Entries, start: int, stop: int, bounds: TickBounds | None) -> Iterator[Pairs]:
+        """O(1 + rows in the bucket) per probe."""
+        if not self.size:
+            return
+        b = bounds or no_ticks()
+        walk = _walk_kernel(bounds_mode(bounds))
+        for first in range(start, stop, PORTION):
+            beyond = min(first + PORTION, stop)
+            walkers = np.empty(beyond - first, np.int32)
+            at = np.empty(beyond - first, np.int32)
+            count = _begin(self._heads, self._shift, probes.keys, first, beyond, walkers, at)
+            while count:
+                out = Emitter(max(2 * count, _LEAST_ROOM))
+                n, count = walk(
+                    self._slots, probes.keys, probes.rows, walkers, at, count,
+                    b.low, b.high, b.ticks, out.batch_rows, out.rows,
+                )  # fmt: skip
+                if n:
+                    yield out.emitted(n)
+
+    def count(self, probes: Entries, start: int, stop: int, bounds: TickBounds | None) -> int:
+        """As `find`; pairs are made a round at a time and let go of."""
+        return sum(rows.size for _, rows in self.find(probes, start, stop, bounds))
+
+    def seal(self) -> None:
+        if self._slots.size > 2 * self.size:
+            self._resize(self.size)
+        if self._heads.size > 2 * self.size / _LOAD:
+            self._hash(self.size)
+
+    def nbytes(self) -> int:
+        return self._heads.nbytes + self._slots.nbytes
+
+    def check_invariants(self) -> None:
+        seen = set()
+        for b, head in enumerate(self._heads):
+            newer, slot = self.size, int(head)
+            while slot >= 0:
+                assert slot < newer, f"chain of bucket {b} is not newest first: {slot} after {newer}"
+                key, rest = int(self._slots[2 * slot]), int(self._slots[2 * slot + 1])
+                key_bucket = (key * int(_FIBONACCI)) % 2**64 >> int(self._shift)
+                assert key_bucket == b, f"slot {slot} (key {key}) is in bucket {b}, not {key_bucket}"
+                seen.add(rest >> 32)
+                newer, slot = slot, int(np.uint32(rest & 0xFFFFFFFF).astype(np.int32))
+        assert len(seen) == self.size, f"{len(seen)} rows in chains, {self.size} inserted"

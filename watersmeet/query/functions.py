@@ -1,0 +1,159 @@
+"""Functions of numbers: rounding, roots, logarithms."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from decimal import ROUND_HALF_UP, Decimal
+from typing import Any
+
+import numpy as np
+
+from . import vector
+from .arithmetic import numbers
+from .expr import Call
+from .node import Builder, Node, Rows, as_float, constant, constant_value, make, unify
+from .types import BOOL, FLOAT64, exact
+from .vector import Vector, both
+
+_ONE = constant(1.0)
+
+
+def real(name: str, function: Any, domain: Callable[[np.ndarray], np.ndarray] | None = None) -> Builder:
+    """A function of doubles; null outside its domain."""
+
+    def build(args: list[Node], expr: Call) -> Node:
+        numbers(args, expr)
+        nodes = [as_float(node) for node in unify([*args, _ONE], expr)[:-1]]
+        runs = [node.run for node in nodes]
+
+        def run(rows: Rows) -> Vector:
+            values = [each(rows) for each in runs]
+            valid = values[0][1] if len(values) == 1 else both(values[0][1], values[1][1])
+            if domain is not None:
+                valid = both(valid, domain(values[0][0]))
+            return function(*(data for data, _ in values)), valid
+
+        return make(name, nodes, FLOAT64, expr, run)
+
+    return build
+
+
+def whole(name: str) -> Builder:
+    """floor and ceil: a double stays a double, a decimal becomes an integer."""
+
+    def build(args: list[Node], expr: Call) -> Node:
+        numbers(args, expr)
+        if len(args) > 1:
+            raise ValueError(f"on has {expr}; {name} takes one argument here")
+        node = args[0]
+        inner = node.run
+        if node.type.kind == "null" or node.type.scale == 0 and node.type.kind == "exact":
+            return node
+        if node.type.kind == "float":
+            function = np.floor if name == "floor" else np.ceil
+            return make(name, (node,), node.type, expr, lambda rows: (function((v := inner(rows))[0]), v[1]))
+        unit = 10**node.type.scale
+        low, high = node.type.low // unit, -(-node.type.high // unit)
+
+        def run(rows: Rows) -> Vector:
+            data, valid = inner(rows)
+            if name == "floor":
+                return vector.floor_divide(data, unit), valid
+            return vector.negate(vector.floor_divide(vector.negate(data), unit)), valid
+
+        return make(name, (node,), exact(low, high), expr, run)
+
+    return build
+
+
+def _round_double(value: float, digits: int) -> float:
+    if not math.isfinite(value) or abs(value) >= 2.0**53:
+        return value
+    return float(Decimal(repr(value)).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP))
+
+
+def rounded(args: list[Node], expr: Call) -> Node:
+    """Half away from zero, as Spark's."""
+    numbers(args, expr)
+    node = args[0]
+    digits = 0
+    if len(args) > 1:
+        if args[1].op != "constant" or args[1].type.kind != "exact" or args[1].type.scale:
+            raise ValueError(f"on has {expr}; the number of digits must be a whole constant")
+        digits = int(constant_value(args[1]) or 0)
+        if abs(digits) > 30:
+            raise ValueError(f"on has {expr}; the number of digits must lie between -30 and 30")
+    inner = node.run
+    if node.type.kind == "null":
+        return node
+    if node.type.kind == "float":
+        each = np.frompyfunc(lambda value: _round_double(float(value), digits), 1, 1)
+        dtype = np.float64 if node.type.bits == 64 else np.float32
+
+        def run(rows: Rows) -> Vector:
+            data, valid = inner(rows)
+            return np.asarray(each(data), dtype=dtype), valid
+
+        return make("round", (node,), node.type, expr, run, (digits,))
+    if digits >= node.type.scale:
+        return node
+    unit = 10 ** (node.type.scale - digits)
+    lift = 10 ** max(0, -digits)
+
+    def run_exact(rows: Rows) -> Vector:
+        data, valid = inner(rows)
+        size = vector.floor_divide(
+            vector.add(np.where(data < 0, vector.negate(data), data), _half(unit)), unit
+        )
+        size = vector.times_power(size, lift, False)
+        return np.where(data < 0, vector.negate(size), size), valid
+
+    most = (max(abs(node.type.low), abs(node.type.high)) // unit + 1) * lift
+    return make("round", (node,), exact(-most, most, max(digits, 0)), expr, run_exact, (digits,))
+
+
+def _half(unit: int) -> np.ndarray:
+    return vector.constant_int(unit // 2)
+
+
+def signum(args: list[Node], expr: Call) -> Node:
+    numbers(args, expr)
+    node = args[0]
+    inner = node.run
+    if node.type.kind == "null":
+        return node
+    if node.type.kind == "float":
+        return make("sign", (node,), node.type, expr, lambda rows: (np.sign((v := inner(rows))[0]), v[1]))
+
+    def run(rows: Rows) -> Vector:
+        data, valid = inner(rows)
+        return (data > 0).astype(np.int64) - (data < 0), valid
+
+    return make("sign", (node,), exact(-1, 1), expr, run)
+
+
+def is_nan(args: list[Node], expr: Call) -> Node:
+    numbers(args, expr)
+    node = as_float(unify([args[0], _ONE], expr)[0])
+    inner = node.run
+
+    def run(rows: Rows) -> Vector:
+        data, valid = inner(rows)
+        nan = data != data
+        return (nan if valid is None else nan & valid), None
+
+    return make("isnan", (node,), BOOL, expr, run)
+
+
+NUMBERS: dict[str, tuple[Builder, int, int]] = {
+    "floor": (whole("floor"), 1, 2),
+    "ceil": (whole("ceil"), 1, 2),
+    "round": (rounded, 1, 2),
+    "sign": (signum, 1, 1),
+    "sqrt": (real("sqrt", np.sqrt), 1, 1),
+    "exp": (real("exp", np.exp), 1, 1),
+    "ln": (real("ln", np.log, lambda x: ~(x <= 0)), 1, 1),
+    "pow": (real("pow", np.power), 2, 2),
+    "isnan": (is_nan, 1, 1),
+}

@@ -1,0 +1,339 @@
+"""From a predicate and two schemas to what the engine runs.
+
+A plan says for each side how its tuples are stored (`keys`), how they probe the other side's window
+(`probe`), and what is left to check on the pairs a probe finds (`residual`). The two directions are planned
+apart: left tuples probing right ones need a key of the right side, and the other way round, and the best key
+differs (`abs(l.x - r.x) < l.tol` confines r.x between two bounds, but l.x - l.tol only from above).
+
+For a live probing tuple p and a live stored tuple s the predicate is true exactly if
+
+    (no equality, or p.equal == s.equal)
+    and (no range, or p.lows[i] <= s.ordered <= p.highs[i] for some i)
+    and (no residual, or the residual keeps the pair)
+
+Where a key does not tell all (a hash, a prefix, a clamped number, rounded arithmetic) the first two let too
+much through, never too little, and the residual of that direction checks the conjunct again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from . import keys as key_maps
+from .evaluate import bind
+from .expr import Call, Expr
+from .kernels import mix
+from .logic import boolean, connective
+from .node import Node, Rows, is_null_constant, truth
+from .parse import parse
+from .ranges import MAX_BANDS, Key, Ranges, intersection
+from .terms import OTHER, Equality, conjuncts, equality, normal, ranges
+
+_RANK = {"band": 0, "bands": 1, "inequality": 2, "not-equal": 3}
+
+
+@dataclass(frozen=True)
+class Term:
+    kind: str  # equality, band, bands, inequality, not-equal, one-sided, residual
+    text: str
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Keys:
+    """How the tuples of a batch are stored. `live` None: all; a tuple not live can never match."""
+
+    equal: np.ndarray | None
+    ordered: np.ndarray | None
+    live: np.ndarray | None
+
+
+@dataclass(frozen=True)
+class Probe:
+    """What the tuples of a batch look for. Bands of one tuple are disjoint; low > high is an empty one."""
+
+    equal: np.ndarray | None
+    lows: tuple[np.ndarray, ...]
+    highs: tuple[np.ndarray, ...]
+    live: np.ndarray | None
+
+
+class Residual:
+    """What must be checked of the pairs that one side's probes find."""
+
+    def __init__(self, node: Node) -> None:
+        self.text = str(node.expr)
+        names = sorted(_columns(node))
+        self.left_columns = tuple(name for side, name in names if side == "l")
+        self.right_columns = tuple(name for side, name in names if side == "r")
+        self._holds = truth(node)
+
+    def keep(self, left: Mapping[str, pa.Array], right: Mapping[str, pa.Array], rows: int) -> np.ndarray:
+        """Which of the `rows` pairs are matches; the columns are given by name, one value a pair."""
+        with np.errstate(all="ignore"):
+            return self._holds(Rows(left, right, rows))
+
+    def __repr__(self) -> str:
+        return f"Residual({self.text!r})"
+
+
+def _columns(node: Node) -> set[tuple[str, str]]:
+    if node.op == "column":
+        return {(node.key[1], node.key[2])}
+    return {each for arg in node.args for each in _columns(arg)}
+
+
+class SidePlan:
+    """Everything the tuples of one side need."""
+
+    def __init__(
+        self,
+        side: str,
+        filters: list[Node],
+        equal: Callable[[Rows], key_maps.Keyed] | None,
+        ordered: Key | None,
+        bands: tuple[key_maps.Band, ...] | None,
+        residual: Residual | None,
+    ) -> None:
+        self.residual = residual
+        self._left = side == "l"
+        self._filters = [truth(node) for node in filters]
+        self._equal = equal
+        self._ordered = ordered
+        self._bands = bands
+        self._last: tuple[pa.RecordBatch, Rows, tuple] | None = None
+
+    def _begin(self, batch: pa.RecordBatch) -> tuple[Rows, np.ndarray | None, np.ndarray | None]:
+        """Equality keys and live rows, shared by storing and probing: the second call reuses the first's."""
+        last, self._last = self._last, None
+        if last is not None and last[0] is batch:
+            return last[1], *last[2]
+        rows = Rows(batch, None, len(batch)) if self._left else Rows(None, batch, len(batch))
+        live: np.ndarray | None = None
+        for holds in self._filters:
+            live = key_maps.both(live, holds(rows))
+        equal = None
+        if self._equal is not None:
+            equal, valid = key_maps.full(self._equal(rows), rows.count)
+            live = key_maps.both(live, valid)
+        self._last = (batch, rows, (equal, live))
+        return rows, equal, live
+
+    def forget(self) -> None:
+        """Let go of the last batch, when no more is asked of it."""
+        self._last = None
+
+    def keys(self, batch: pa.RecordBatch) -> Keys:
+        """How the tuples of this side's batch are stored."""
+        with np.errstate(all="ignore"):
+            rows, equal, live = self._begin(batch)
+            ordered = None
+            if self._ordered is not None:
+                ordered, valid = key_maps.full(self._ordered.run(rows), rows.count)
+                live = key_maps.both(live, valid)
+            return Keys(equal, ordered, live)
+
+    def probe(self, batch: pa.RecordBatch) -> Probe:
+        """How the tuples of this side's batch probe the other side's window."""
+        with np.errstate(all="ignore"):
+            rows, equal, live = self._begin(batch)
+            if self._bands is None:
+                return Probe(equal, (), (), live)
+            lows, highs, possible = key_maps.bands_of(self._bands, rows)
+            return Probe(equal, lows, highs, key_maps.both(live, possible))
+
+
+@dataclass(frozen=True)
+class JoinPlan:
+    left: SidePlan
+    right: SidePlan
+    terms: tuple[Term, ...]
+    predicate: Expr
+    equality: bool  # there are equality keys, on both sides
+    range: str | None  # None, "band", "bands", "inequality" or "not-equal": there is an ordered key
+
+
+# --- making a plan --------------------------------------------------------------------------------
+
+
+@dataclass
+class _Direction:
+    """One side's tuples stored, the other's probing: the key chosen, and which conjuncts it serves."""
+
+    key: Key | None
+    ranges: Ranges | None
+    used: dict[int, Ranges]
+
+    @property
+    def rank(self) -> float:
+        return 9 if self.ranges is None else _rank(self.ranges)
+
+
+def _rank(found: Ranges) -> float:
+    if found.kind == "bands" and not found.two_sided:
+        return 2.5
+    return _RANK[found.kind]
+
+
+def compile_plan(on: str | Expr, left: pa.Schema, right: pa.Schema, ordered: bool = True) -> JoinPlan:
+    """The plan of predicate `on` over tuples of two schemas; ValueError or TypeError where there is none.
+
+    ordered: whether the index has a use for an ordered key; if not, ranges are left to the residual.
+    """
+    expr = parse(on) if isinstance(on, str) else on
+    root = bind(expr, left, right)
+    if root.type.kind not in ("bool", "null"):
+        raise TypeError(f"on must be a predicate, but {expr} is {root.type}; compare it with something")
+    items = list({item.key: item for item in conjuncts(normal(boolean(root, expr)))}.values())
+    filters: dict[str, list[Node]] = {"l": [], "r": []}
+    equalities: dict[int, Equality] = {}
+    open_items: list[int] = []
+    for i, item in enumerate(items):
+        if len(item.sides) < 2:
+            always = item.op == "constant" and not is_null_constant(item) and bool(item.constant[0][0])
+            for side in () if always else (item.sides or ("l", "r")):
+                filters[side].append(item)
+        elif (found := equality(item)) is not None:
+            equalities[i] = found
+        else:
+            open_items.append(i)
+
+    directions = {stored: _choose(items, open_items, stored) for stored in ("l", "r")}
+    best = min(directions.values(), key=lambda each: each.rank)
+    if not ordered or (equalities and best.rank >= _RANK["not-equal"]):
+        # Among equal keys almost all differ, and cutting them in two finds hardly fewer pairs: check them
+        # instead.
+        directions = {stored: _Direction(None, None, {}) for stored in ("l", "r")}
+        best = directions["l"]
+    ranged = best.ranges is not None
+    equal_exact = len(equalities) <= 1 and all(each.exact for each in equalities.values())
+
+    sides = {}
+    for side in ("l", "r"):
+        probed = directions[OTHER[side]]
+        unchecked = [
+            item
+            for i, item in enumerate(items)
+            if (i in equalities and not equal_exact)
+            or (i in open_items and not (i in probed.used and probed.used[i].exact))
+        ]
+        residual = None
+        if unchecked:
+            residual = Residual(
+                connective("and")(unchecked, Call("and", tuple(each.expr for each in unchecked)))
+            )
+        equal = _equal_keys([each.left if side == "l" else each.right for each in equalities.values()])
+        stored_key = (directions[side].key or _anywhere()) if ranged else None
+        bands = None
+        if ranged:
+            bands = probed.ranges.bands if probed.ranges is not None else (key_maps.Band((), ()),)
+        sides[side] = SidePlan(side, filters[side], equal, stored_key, bands, residual)
+    terms = _terms(items, equalities, directions, equal_exact)
+    kind = best.ranges.kind if best.ranges is not None else None
+    return JoinPlan(sides["l"], sides["r"], terms, expr, bool(equalities), kind)
+
+
+def _anywhere() -> Key:
+    """The key of a side that has none of its own: all tuples at 0, found by ranges that hold everything."""
+    return Key(("anywhere",), lambda rows: (np.zeros(rows.count, np.int64), None), "")
+
+
+def _equal_keys(runs: list[key_maps.KeyRun]) -> Callable[[Rows], key_maps.Keyed] | None:
+    if len(runs) < 2:
+        return runs[0] if runs else None
+
+    def run(rows: Rows) -> key_maps.Keyed:
+        data, valid = key_maps.full(runs[0](rows), rows.count)
+        state = np.array(data, np.int64)
+        for each in runs[1:]:
+            data, also = key_maps.full(each(rows), rows.count)
+            mix(state, key_maps.frozen(data))
+            valid = key_maps.both(valid, also)
+        return state, valid
+
+    return run
+
+
+def _choose(items: list[Node], open_items: list[int], stored: str) -> _Direction:
+    """The stored side's best key: bounded on both sides first, then the most conjuncts served exactly."""
+    found = {i: ranges(items[i], stored) for i in open_items}
+    ids = list(dict.fromkeys(each for by_key in found.values() for each in by_key if each is not None))
+    best = _Direction(None, None, {})
+    best_score: tuple = (9,)
+    for each in ids:
+        used: dict[int, Ranges] = {}
+        count = 1
+        for i in open_items:
+            part = found[i].get(each)
+            if part is not None and count * len(part.bands) <= MAX_BANDS:
+                used[i] = part
+                count *= len(part.bands)
+        whole = intersection(list(used.values()))
+        if whole is None or whole.key is None:
+            continue
+        score = (_rank(whole), -sum(part.exact for part in used.values()), -len(used))
+        if score < best_score:
+            best, best_score = _Direction(whole.key, whole, used), score
+    return best
+
+
+def _terms(
+    items: list[Node], equalities: dict[int, Equality], directions: dict[str, _Direction], equal_exact: bool
+) -> tuple[Term, ...]:
+    partners = _partners(directions)
+    terms, done = [], set()
+    for i, item in enumerate(items):
+        if i in done:
+            continue
+        text = str(item.expr)
+        if len(item.sides) < 2:
+            side = "".join(item.sides)
+            note = {"l": "filters the left side", "r": "filters the right side"}.get(side, "constant")
+            terms.append(Term("one-sided", text, note))
+        elif i in equalities:
+            terms.append(Term("equality", text, "" if equal_exact else "by hash, checked again"))
+        elif i in partners:
+            group = sorted(partners[i])
+            done.update(group)
+            text = " and ".join(_inside(items[each]) for each in group)
+            terms.append(Term("band", text, _note(group, directions)))
+        else:
+            kinds = [each.used[i] for each in directions.values() if i in each.used]
+            if kinds:
+                terms.append(Term(min(kinds, key=_rank).kind, text, _note([i], directions)))
+            else:
+                terms.append(Term("residual", text, "checked on the pairs found"))
+    return tuple(terms)
+
+
+def _inside(item: Node) -> str:
+    return f"({item.expr})" if item.op == "or" else str(item.expr)
+
+
+def _partners(directions: dict[str, _Direction]) -> dict[int, list[int]]:
+    """Inequalities that together bound one key from both sides: each with all of its group."""
+    answer: dict[int, list[int]] = {}
+    for direction in directions.values():
+        group = [i for i, part in direction.used.items() if part.kind == "inequality"]
+        bands = [direction.used[i].bands[0] for i in group]
+        if any(band.lows for band in bands) and any(band.highs for band in bands):
+            for i in group:
+                answer.setdefault(i, group)
+    return answer
+
+
+def _note(group: list[int], directions: dict[str, _Direction]) -> str:
+    notes = []
+    for stored, direction in directions.items():
+        parts = [direction.used[i] for i in group if i in direction.used]
+        if len(parts) < len(group):
+            notes.append(f"{'right' if stored == 'l' else 'left'} probes check it on the pairs found")
+        elif not all(part.exact for part in parts):
+            notes.append(f"{'right' if stored == 'l' else 'left'} probes check it again")
+    if len(notes) == 2 and notes[0].split(" ", 1)[1] == notes[1].split(" ", 1)[1] == "probes check it again":
+        return "checked again on the pairs found"
+    return "; ".join(notes)

@@ -1,0 +1,375 @@
+"""Windows: which two tuples are near enough in time, or in number, to be a pair.
+
+Every window is one rule: a tuple with tick t may pair with tuples of the other stream whose ticks lie in
+[low(t), high(t)]. A tick is a time (int64, in the finer unit of the two time columns) or, for `last`, the position
+of the tuple in its stream.
+
+    within(before, after)   l at t:  r in [t - before, t + after]        r at t:  l in [t - after, t + before]
+    hopping(size, slide)    [start of the first window with t, end of the last window with t]
+    tumbling(size)          hopping(size, size)
+    last(n, n_right)        the last n positions of the other stream when the tuple arrives
+
+Worked example: hopping(10, 4), t = 9. Windows start at multiples of 4, those that contain 9 are 0..9, 4..13 and
+8..17: partners lie in [0, 17].
+
+low and high never decrease with t, so a tuple can be dropped once its high is below the watermark, and everything
+below one tick (`expired_below`) is dropped together.
+
+The specifications here know column names and lengths; `bind` turns one into a `BoundWindow` for two schemas.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from watersmeet.query.durations import UNIT_NS, Duration, duration
+
+Side = Literal["left", "right"]
+SIDES: tuple[Side, Side] = ("left", "right")
+_LEAST, _GREATEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+
+
+def other(side: Side) -> Side:
+    return "right" if side == "left" else "left"
+
+
+@dataclass(frozen=True)
+class TimeWindow:
+    """What all windows over time share: the time column and the lateness of each side."""
+
+    time: tuple[str, str]
+    lateness: tuple[Duration, Duration]
+
+    def lengths(self) -> tuple[tuple[str, Duration], ...]:
+        raise NotImplementedError
+
+    def bind(self, left: pa.Schema, right: pa.Schema) -> BoundTimeWindow:
+        """Check the time columns and fix the unit of ticks."""
+        return self._bound(
+            _time_type(left, self.time[0], "left"),
+            _time_type(right, self.time[1], "right"),
+        )
+
+    def bind_one(self, schema: pa.Schema, side: Side) -> BoundTimeWindow:
+        """As if both sides had the time column of this one: to check it while the other is not known."""
+        found = _time_type(schema, self.time[SIDES.index(side)], side)
+        return self._bound(found, found)
+
+    def _bound(self, *types: pa.DataType) -> BoundTimeWindow:
+        clocks = [_clock(t) for t in types]
+        if clocks[0] != clocks[1]:
+            raise TypeError(
+                f"time columns cannot be compared: left {self.time[0]!r} is {types[0]}, right {self.time[1]!r} is "
+                f"{types[1]}; cast one of them"
+            )
+        unitless = clocks[0] == "integer"
+        lateness = tuple((f"lateness ({side})", d) for side, d in zip(SIDES, self.lateness, strict=True))
+        for name, length in self.lengths() + lateness:
+            if length.unitless != unitless and length.amount != 0:
+                kind = "a number such as 10" if unitless else "a length such as '10 seconds'"
+                raise TypeError(f"{name} must be {kind} for time columns of type {types[0]}, got {str(length)!r}")
+        unit = None if unitless else self._tick_unit(types)
+        if isinstance(self, Hopping):
+            for name, length in self.lengths():
+                if length.amount // (1 if unit is None else UNIT_NS[unit]) > _GREATEST // 2:
+                    raise ValueError(f"{name} is too long for times of type {types[0]}: {length}")
+        return BoundTimeWindow(self, types, unit)  # type: ignore[arg-type]
+
+    def _tick_unit(self, types: tuple[pa.DataType, ...]) -> str:
+        """The coarsest unit in which both columns, and lengths that must be exact, are whole."""
+        wanted = min(UNIT_NS[_unit(t)] for t in types)
+        if isinstance(self, Hopping):
+            for _, length in self.lengths():
+                wanted = min(wanted, next(ns for ns in UNIT_NS.values() if length.amount % ns == 0))
+        return next(unit for unit, ns in UNIT_NS.items() if ns == wanted)
+
+    def _time_text(self) -> str:
+        left, right = self.time
+        text = f"time {left}" if left == right else f"time {left} and {right}"
+        late = " and ".join(dict.fromkeys(str(d) for d in self.lateness))
+        return f"{text}, lateness {late}"
+
+
+@dataclass(frozen=True)
+class Within(TimeWindow):
+    before: Duration
+    after: Duration
+
+    def lengths(self) -> tuple[tuple[str, Duration], ...]:
+        return ("before", self.before), ("after", self.after)
+
+    def __str__(self) -> str:
+        if self.before == self.after:
+            return f"within {self.before} ({self._time_text()})"
+        return f"within {self.before} before and {self.after} after ({self._time_text()})"
+
+
+@dataclass(frozen=True)
+class Hopping(TimeWindow):
+    size: Duration
+    slide: Duration
+
+    def lengths(self) -> tuple[tuple[str, Duration], ...]:
+        return ("size", self.size), ("slide", self.slide)
+
+    def __str__(self) -> str:
+        if self.size == self.slide:
+            return f"tumbling {self.size} ({self._time_text()})"
+        return f"hopping {self.size} every {self.slide} ({self._time_text()})"
+
+
+@dataclass(frozen=True)
+class Last:
+    """Count-based: n tuples of the left stream, n_right of the right one."""
+
+    n: int
+    n_right: int
+
+    def bind(self, left: pa.Schema, right: pa.Schema) -> BoundCountWindow:
+        return BoundCountWindow(self)
+
+    def __str__(self) -> str:
+        return f"last {self.n}" if self.n == self.n_right else f"last {self.n} of left, {self.n_right} of right"
+
+
+Window = Within | Hopping | Last
+
+
+def within(before: Any, after: Any = None, time: Any = "ts", lateness: Any = 0) -> Within:
+    """Pairs with -before <= r.time - l.time <= after, both ends inclusive; `after` is `before` unless given.
+
+    Lengths are text ("10 seconds"), timedelta, or whole numbers where the time columns are integers. `time` is the
+    name of the time column, or a pair (left, right). `lateness` is how far a stream may be out of order, one for
+    both or a pair.
+    """
+    first = duration(before, "before")
+    second = first if after is None else duration(after, "after")
+    return Within(_time_names(time), _lateness(lateness), first, second)
+
+
+def tumbling(size: Any, time: Any = "ts", lateness: Any = 0) -> Hopping:
+    """Pairs in the same aligned interval of length `size`."""
+    return hopping(size, size, time, lateness)
+
+
+def hopping(size: Any, slide: Any, time: Any = "ts", lateness: Any = 0) -> Hopping:
+    """Pairs that some aligned window of length `size`, moved in steps of `slide`, contains; each pair once."""
+    lengths = duration(size, "size"), duration(slide, "slide")
+    for name, length, value in zip(("size", "slide"), lengths, (size, slide), strict=True):
+        if length.amount == 0:
+            raise ValueError(f"{name} must be more than nothing, got {value!r}")
+    return Hopping(_time_names(time), _lateness(lateness), *lengths)
+
+
+def last(n: int, n_right: int | None = None) -> Last:
+    """Count-based: when the later of two arrives, the earlier is among the last n (right: n_right) of its stream."""
+    n_right = n if n_right is None else n_right
+    for name, value in (("n", n), ("n_right", n_right)):
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise TypeError(f"{name} must be a whole number of tuples, got {value!r}")
+        if value < 1:
+            raise ValueError(f"{name} must be at least 1, got {value}")
+    return Last(n, n_right)
+
+
+def _time_names(time: Any) -> tuple[str, str]:
+    names = (time, time) if isinstance(time, str) else time
+    if not (isinstance(names, tuple | list) and len(names) == 2 and all(isinstance(n, str) for n in names)):
+        raise TypeError(f"time must be a column name or a pair of them (left, right), got {time!r}")
+    return names[0], names[1]
+
+
+def _lateness(lateness: Any) -> tuple[Duration, Duration]:
+    both = lateness if isinstance(lateness, tuple | list) else (lateness, lateness)
+    if len(both) != 2:
+        raise TypeError(f"lateness must be one length of time or a pair of them (left, right), got {lateness!r}")
+    return duration(both[0], "lateness"), duration(both[1], "lateness")
+
+
+def _time_type(schema: pa.Schema, name: str, side: Side) -> pa.DataType:
+    if name not in schema.names:
+        raise ValueError(
+            f"time column {name!r} is not in the {side} stream, whose columns are {', '.join(schema.names)}; "
+            f"name it with time="
+        )
+    found = schema.field(name).type
+    if pa.types.is_dictionary(found):
+        found = found.value_type
+    if _clock(found) is None:
+        raise TypeError(
+            f"time column {name!r} of the {side} stream is {found}; it must be a timestamp, a date, a duration or an "
+            f"integer: cast it"
+        )
+    return found
+
+
+def _clock(t: pa.DataType) -> str | None:
+    """What kind of time a type counts; only like kinds compare."""
+    if pa.types.is_integer(t):
+        return "integer"
+    if pa.types.is_timestamp(t):
+        return "timestamp" if t.tz is None else "timestamp with zone"
+    if pa.types.is_date(t):
+        return "timestamp"
+    if pa.types.is_duration(t):
+        return "duration"
+    return None
+
+
+def _unit(t: pa.DataType) -> str:
+    return "s" if pa.types.is_date32(t) else "ms" if pa.types.is_date64(t) else t.unit
+
+
+def _plus(ticks: np.ndarray, delta: int | np.ndarray) -> np.ndarray:
+    """ticks + delta, held at the ends of int64 instead of wrapping round."""
+    if isinstance(delta, np.ndarray):
+        up, down = np.maximum(delta, 0), np.minimum(delta, 0)
+        raised = np.minimum(ticks, _GREATEST - up) + up
+        return np.maximum(raised, _LEAST - down) + down
+    if abs(delta) > _GREATEST:  # more than int64 holds: in several steps, of which three reach any end from any tick
+        step = _GREATEST if delta > 0 else -_GREATEST
+        rest = delta - step if abs(delta) < 3 * _GREATEST else 2 * step
+        return _plus(_plus(ticks, step), rest)
+    if delta >= 0:
+        return np.minimum(ticks, _GREATEST - delta) + delta
+    return np.maximum(ticks, _LEAST - delta) + delta
+
+
+@dataclass(frozen=True)
+class BoundTimeWindow:
+    """A time window over two known time columns."""
+
+    spec: Within | Hopping
+    types: tuple[pa.DataType, pa.DataType]
+    unit: str | None  # of ticks; None for integer times
+
+    counts = False
+
+    def _ticks(self, length: Duration) -> int:
+        """A length in whole ticks, rounded down: differences of ticks are whole, so nothing is lost."""
+        return length.amount if self.unit is None else length.amount // UNIT_NS[self.unit]
+
+    def lateness(self, side: Side) -> int:
+        return self._ticks(self.spec.lateness[SIDES.index(side)])
+
+    def read(self, batch: pa.RecordBatch, side: Side) -> np.ndarray:
+        """The ticks of a batch, int64; an error for nulls and for times beyond int64 in the tick unit."""
+        name = self.spec.time[SIDES.index(side)]
+        column = batch.column(name)
+        if isinstance(column, pa.DictionaryArray):
+            column = column.dictionary_decode()
+        if column.null_count:
+            row = pc.index(column.is_null(), True).as_py()
+            raise ValueError(
+                f"time column {name!r} of the {side} stream is null in row {row} of this batch; every tuple needs a "
+                f"time: fill or filter the nulls first"
+            )
+        t = column.type
+        factor = 1
+        if self.unit is not None:
+            factor = UNIT_NS[_unit(t)] // UNIT_NS[self.unit]
+            if pa.types.is_date32(t):
+                column, factor = column.view(pa.int32()), factor * 86400
+            else:
+                column = column.view(pa.int64())
+        if column.type == pa.uint64() and len(column) and pc.max(column).as_py() > _GREATEST:
+            raise ValueError(f"time column {name!r} of the {side} stream has values beyond int64; use a signed type")
+        ticks = column.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+        if factor != 1 and ticks.size:
+            limit = _GREATEST // factor
+            if ticks.max() > limit or ticks.min() < -limit:
+                raise ValueError(f"time column {name!r} of the {side} stream has values beyond int64 {self.unit}")
+            ticks = ticks * factor
+        return ticks
+
+    def tick(self, value: Any, parameter: str) -> int:
+        """A time given by the user (`advance`) as a tick."""
+        if isinstance(value, pa.Scalar):
+            value = value.as_py() if self.unit is None else pa.array([value]).cast(self._time_type())[0].value
+            if value is None:
+                raise ValueError(f"{parameter} must be a time, got null")
+            return int(value)
+        if self.unit is None:
+            if isinstance(value, int | np.integer) and not isinstance(value, bool):
+                return int(value)
+            raise TypeError(f"{parameter} must be an integer as the time columns are, got {value!r}")
+        zoned = _clock(self.types[0]) == "timestamp with zone"
+        if _clock(self.types[0]) == "duration":
+            if isinstance(value, timedelta):
+                return duration(value, parameter).amount // UNIT_NS[self.unit]
+        elif isinstance(value, str | datetime | date | np.datetime64):
+            if isinstance(value, np.datetime64):
+                return int(value.astype("datetime64[ns]").astype(np.int64)) // UNIT_NS[self.unit]
+            if isinstance(value, str):
+                value = datetime.fromisoformat(value)
+            if not isinstance(value, datetime):
+                value = datetime(value.year, value.month, value.day)
+            if zoned == (value.tzinfo is not None):
+                since = value.replace(tzinfo=value.tzinfo or UTC) - datetime(1970, 1, 1, tzinfo=UTC)
+                return (since // timedelta(microseconds=1)) * 1000 // UNIT_NS[self.unit]
+            raise TypeError(f"{parameter} must be a time {'with' if zoned else 'without'} a zone, got {value!r}")
+        raise TypeError(f"{parameter} must be a time like the time columns ({self.types[0]}), got {value!r}")
+
+    def _time_type(self) -> pa.DataType:
+        if _clock(self.types[0]) == "duration":
+            return pa.duration(self.unit)
+        return pa.timestamp(self.unit, getattr(self.types[0], "tz", None))
+
+    def show(self, tick: int) -> Any:
+        """A tick as users know it: an integer, or an Arrow scalar that prints as a time."""
+        return tick if self.unit is None else pa.scalar(tick, pa.int64()).cast(self._time_type())
+
+    def partners(self, side: Side, ticks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Ticks that partners of these tuples may have: low and high, inclusive. O(n)."""
+        spec = self.spec
+        if isinstance(spec, Within):
+            back, ahead = self._ticks(spec.before), self._ticks(spec.after)
+            if side == "right":
+                back, ahead = ahead, back
+            return _plus(ticks, -back), _plus(ticks, ahead)
+        size, slide = self._ticks(spec.size), self._ticks(spec.slide)
+        into = np.mod(ticks, slide)
+        return _plus(ticks, slide - size - np.mod(into - size, slide)), _plus(ticks, size - 1 - into)
+
+    def expired_below(self, side: Side, watermark: int) -> int:
+        """Tuples of `side` with a tick below this have high < watermark: no partner can come any more."""
+        spec = self.spec
+        if isinstance(spec, Within):
+            return watermark - self._ticks(spec.after if side == "left" else spec.before)
+        size, slide = self._ticks(spec.size), self._ticks(spec.slide)
+        return ((watermark - size) // slide + 1) * slide
+
+    def lifetime(self, side: Side) -> int:
+        """For how many ticks a tuple waits for partners."""
+        spec = self.spec
+        return self._ticks(spec.size if isinstance(spec, Hopping) else spec.after if side == "left" else spec.before)
+
+
+@dataclass(frozen=True)
+class BoundCountWindow:
+    """A count window; ticks are positions."""
+
+    spec: Last
+    unit = None
+    counts = True
+
+    def size(self, side: Side) -> int:
+        return self.spec.n if side == "left" else self.spec.n_right
+
+    def expired_below(self, side: Side, count: int) -> int:
+        """Tuples of `side` with a position below this are not among its last n, once it has `count` tuples."""
+        return count - self.size(side)
+
+    def lifetime(self, side: Side) -> int:
+        return self.size(side)
+
+
+BoundWindow = BoundTimeWindow | BoundCountWindow
+
+

@@ -1,0 +1,284 @@
+"""A stream's window as a chain of subwindows.
+
+    oldest                                        newest
+    [ subwindow | subwindow | subwindow | subwindow . . . ]  <- inserts
+       expires
+       whole
+
+Inserts go to the newest only. When it spans its share of the window (in ticks) or holds its share of tuples it is
+sealed and another begins. The oldest is dropped whole, once none of its tuples can find partners any more. So no
+structure ever deletes a tuple. Each subwindow knows the least and the greatest tick in it: a batch skips the
+subwindows out of its reach, and has its partners' ticks checked only in those at the edge.
+
+For joins that must know which tuples had no partner, a subwindow has a byte a row: `settled`. A row is settled when it
+has found a partner, when it was late, or when it has been handed out as partnerless.
+
+Cost: append O(its structure's insert), expire O(rows handed out), targets O(subwindows).
+Reference: PanJoin, section III-A and III-G.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from watersmeet.index.base import Index, Structure, TickBounds, appended
+
+Array = np.ndarray
+
+_NO_TICKS = np.zeros(0, np.int64)
+
+
+@njit(nogil=True, cache=True)
+def settle(settled, rows, fresh):
+    """Mark rows as settled; writes those that were not to `fresh` and returns their number."""
+    n = 0
+    for row in rows:
+        fresh[n] = row
+        n += settled[row] == 0
+        settled[row] = 1
+    return n
+
+
+@njit(nogil=True, cache=True)
+def _least_greatest_in_order(ticks):
+    least = ticks[0]
+    greatest = ticks[0]
+    in_order = True
+    for i in range(1, ticks.size):
+        tick = ticks[i]
+        in_order &= tick >= greatest
+        least = min(least, tick)
+        greatest = max(greatest, tick)
+    return least, greatest, in_order
+
+
+@njit(nogil=True, cache=True)
+def _as_rows(ticks, bounds, strict, rows):
+    """For each bound, how many of the sorted ticks are below it (strict: at most it), less one if strict.
+
+    Bounds of one batch mostly rise a little from row to row, so each search gallops from the last answer.
+    """
+    n = ticks.size
+    at = 0
+    for i in range(bounds.size):
+        bound = bounds[i]
+        step = 1
+        if at < n and (ticks[at] < bound or (strict and ticks[at] == bound)):
+            low = at + 1
+            while low + step <= n and (ticks[low + step - 1] < bound or (strict and ticks[low + step - 1] == bound)):
+                low += step
+                step <<= 1
+            high = min(low + step - 1, n)
+        else:
+            high = at
+            while high - step >= 0 and not (
+                ticks[high - step] < bound or (strict and ticks[high - step] == bound)
+            ):
+                high -= step
+                step <<= 1
+            low = max(high - step + 1, 0)
+        while low < high:
+            middle = (low + high) >> 1
+            if ticks[middle] < bound or (strict and ticks[middle] == bound):
+                low = middle + 1
+            else:
+                high = middle
+        at = low
+        rows[i] = at - strict
+
+
+class Subwindow:
+    """Some tuples that arrived one after the other."""
+
+    def __init__(self, base: int, structure: Structure, keeps_settled: bool, counts: bool):
+        self.base = base  # position of row 0 in the stream
+        self.size = 0
+        self.structure = structure
+        self.least: int | None = None  # of the ticks
+        self.greatest: int | None = None
+        self.in_order = True
+        self.swept = 0  # rows before this are all settled
+        self._ticks = None if counts else np.empty(0, np.int64)  # None: ticks are positions
+        self._settled = np.empty(0, np.uint8) if keeps_settled else None
+
+    @property
+    def ticks(self) -> Array:
+        if self._ticks is None:
+            return np.arange(self.base, self.base + self.size)
+        return self._ticks[: self.size]
+
+    @property
+    def settled(self) -> Array:
+        assert self._settled is not None
+        return self._settled[: self.size]
+
+    def append(self, ticks: Array, entries: Any, settled: Array | None) -> None:
+        least, greatest, in_order = _least_greatest_in_order(ticks)
+        self.in_order &= bool(in_order) and (self.greatest is None or least >= self.greatest)
+        self.least = int(least) if self.least is None else min(self.least, int(least))
+        self.greatest = int(greatest) if self.greatest is None else max(self.greatest, int(greatest))
+        if self._ticks is not None:
+            self._ticks = appended(self._ticks, self.size, ticks)
+        if self._settled is not None:
+            assert settled is not None
+            self._settled = appended(self._settled, self.size, settled)
+        self.structure.insert(entries, self.size)
+        self.size += ticks.size
+
+    def seal(self) -> None:
+        self.structure.seal()
+        if self._ticks is not None:
+            self._ticks = self.ticks.copy()
+        if self._settled is not None:
+            self._settled = self.settled.copy()
+
+    def settle_below(self, tick: int | None) -> Array:
+        """Rows not settled whose tick is below (None: all of them); from now on they are."""
+        assert self.least is not None and self.greatest is not None
+        if tick is not None and tick <= self.least:
+            return np.zeros(0, np.int64)
+        if tick is not None and tick > self.greatest:  # it may lie beyond int64, too
+            tick = None
+        if self.in_order:
+            if tick is None:
+                stop = self.size
+            else:
+                stop = tick - self.base if self._ticks is None else int(np.searchsorted(self.ticks, tick))
+            rows = np.flatnonzero(self.settled[self.swept : stop] == 0) + self.swept
+            self.swept = max(self.swept, stop)
+        else:
+            open_rows = self.settled == 0
+            rows = np.flatnonzero(open_rows if tick is None else open_rows & (self.ticks < tick))
+        self.settled[rows] = 1
+        return rows
+
+    def bounds(self, low: Array, high: Array) -> TickBounds:
+        """Bounds on ticks for this subwindow; as rows where those are in order of ticks."""
+        if self._ticks is None:
+            return TickBounds(low - self.base, high - self.base, _NO_TICKS)
+        if not self.in_order:
+            return TickBounds(low, high, self.ticks)
+        low_rows, high_rows = np.empty(low.size, np.int64), np.empty(high.size, np.int64)
+        _as_rows(self.ticks, low, False, low_rows)
+        _as_rows(self.ticks, high, True, high_rows)
+        return TickBounds(low_rows, high_rows, _NO_TICKS)
+
+    def nbytes(self) -> int:
+        flat = sum(array.nbytes for array in (self._ticks, self._settled) if array is not None)
+        return self.structure.nbytes() + flat
+
+
+@dataclass(frozen=True)
+class Target:
+    """A subwindow to be probed."""
+
+    subwindow: Subwindow
+    bounds: TickBounds | None  # None: all of it is within reach of the whole batch
+
+
+class Chain:
+    """The window of one stream.
+
+    span, rows: the newest subwindow is sealed when its ticks span `span` and it has `least_rows`, or has `rows` tuples.
+    counts: ticks are positions.
+    """
+
+    def __init__(
+        self, index: Index, span: int | None, rows: int | None, least_rows: int, keeps_settled: bool, counts: bool
+    ):
+        self._index = index
+        self._span = span
+        self._rows = rows
+        self._least_rows = least_rows
+        self._keeps_settled = keeps_settled
+        self._counts = counts
+        self._subwindows: list[Subwindow] = []
+        self._open = False  # whether the newest takes inserts
+
+    @property
+    def subwindows(self) -> list[Subwindow]:
+        return self._subwindows
+
+    @property
+    def stored(self) -> int:
+        return sum(sub.size for sub in self._subwindows)
+
+    def nbytes(self) -> int:
+        return sum(sub.nbytes() for sub in self._subwindows)
+
+    def append(self, position: int, ticks: Array, entries: Any, settled: Array | None) -> None:
+        """Store a batch whose first tuple has this position."""
+        if not ticks.size:
+            return
+        if not self._open:
+            like = self._subwindows[-1].structure if self._subwindows else None
+            newest = Subwindow(position, self._index.structure(like), self._keeps_settled, self._counts)
+            self._subwindows.append(newest)
+            self._open = True
+        newest = self._subwindows[-1]
+        assert position == newest.base + newest.size
+        newest.append(ticks, entries, settled)
+        spans = self._span is not None and newest.greatest - newest.least >= self._span  # type: ignore[operator]
+        full = self._rows is not None and newest.size >= self._rows
+        if full or (spans and newest.size >= self._least_rows):
+            newest.seal()
+            self._open = False
+
+    def clear(self) -> None:
+        self._subwindows = []
+        self._open = False
+
+    def targets(self, low: Array, high: Array) -> list[Target]:
+        """The subwindows that hold ticks in reach of a batch with these bounds, newest first."""
+        if not low.size:
+            return []
+        low_least, low_greatest = int(low.min()), int(low.max())
+        high_least, high_greatest = int(high.min()), int(high.max())
+        found = []
+        for sub in reversed(self._subwindows):
+            assert sub.least is not None and sub.greatest is not None
+            if sub.greatest >= low_least and sub.least <= high_greatest:
+                inside = sub.least >= low_greatest and sub.greatest <= high_least
+                found.append(Target(sub, None if inside else sub.bounds(low, high)))
+        return found
+
+    def settle_below(self, tick: int | None) -> Array:
+        """Positions of the tuples below this tick (None: all) that never found a partner; each is given out once."""
+        found = [
+            sub.settle_below(tick) + sub.base
+            for sub in self._subwindows
+            if tick is None or (sub.least is not None and sub.least < tick)
+        ]
+        return np.concatenate(found) if found else np.zeros(0, np.int64)
+
+    def expire(self, tick: int) -> bool:
+        """Drop the subwindows all of whose ticks are below this one; says whether there were any.
+
+        In a stream that is in order those are the oldest. One tuple with a time far ahead must not hold up all the
+        subwindows behind it, so a younger one may go first.
+        """
+        kept = [sub for sub in self._subwindows if sub.greatest >= tick]  # type: ignore[operator]
+        if len(kept) == len(self._subwindows):
+            return False
+        self._open = self._open and bool(kept) and kept[-1] is self._subwindows[-1]
+        self._subwindows = kept
+        return True
+
+    def positions(self) -> list[tuple[int, int]]:
+        """The (first, one behind the last) positions kept, ascending."""
+        return [(sub.base, sub.base + sub.size) for sub in self._subwindows]
+
+    def check_invariants(self) -> None:
+        previous = None
+        for sub in self._subwindows:
+            assert sub.size, "an empty subwindow is kept"
+            assert previous is None or previous.base + previous.size <= sub.base, "subwindows overlap"
+            assert (sub.least, sub.greatest) == (sub.ticks.min(), sub.ticks.max()), f"ticks are not {sub.ticks}"
+            assert not sub.in_order or np.all(np.diff(sub.ticks) >= 0), f"ticks are out of order: {sub.ticks}"
+            sub.structure.check_invariants()
+            previous = sub
+

@@ -1,0 +1,226 @@
+"""Gathering rows that lie scattered over many Arrow batches into one array.
+
+A result row points at a stored tuple by (chunk, row in the chunk). Arrow's own `take` on a chunked array first
+copies all of the chunks into one, which costs more than the whole join when a window is large and a result small.
+Here kernels read straight from the buffers of the chunks, through their addresses; what they touch is what comes out.
+
+    chunk   [ 0 , 2 , 0 , - ]        addresses [ 0x7f..00 , 0x7f..80 , 0x7f..c0 ]
+    row     [ 5 , 1 , 6 ,   ]        out[i] = *(addresses[chunk[i]] + row[i] * width)
+                       null
+
+Fixed-width types, booleans, strings and binaries with offsets go this way; nested types, dictionaries and views are
+taken chunk by chunk with Arrow and put in order.
+
+Cost: O(rows out), and O(1) Python work a column (for the Arrow way O(chunks touched)).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numba import carray, njit
+from numba.core import cgutils, types
+from numba.extending import intrinsic
+
+Array = np.ndarray
+
+
+@intrinsic
+def _at_address(typingctx, address):
+    def codegen(context, builder, signature, args):
+        return builder.inttoptr(args[0], cgutils.voidptr_t)
+
+    return types.voidptr(address), codegen
+
+
+_pointer: Any = _at_address  # called inside of kernels only, where Numba supplies the typing context
+
+
+@njit(nogil=True, cache=True)
+def _gather_values(addresses, chunk, row, out):
+    for i in range(row.size):
+        c = chunk[i]
+        if c >= 0:
+            out[i] = carray(_pointer(addresses[c]), (1,), out.dtype)[row[i]]
+        else:
+            out[i] = 0
+
+
+@njit(nogil=True, cache=True)
+def _gather_wide(addresses, words, chunk, row, out):
+    """Values of several 8-byte words (decimals)."""
+    for i in range(row.size):
+        c = chunk[i]
+        if c >= 0:
+            source = carray(_pointer(addresses[c]), (1,), np.int64)
+            for w in range(words):
+                out[i * words + w] = source[row[i] * words + w]
+        else:
+            for w in range(words):
+                out[i * words + w] = 0
+
+
+@njit(nogil=True, cache=True)
+def _gather_bytes(addresses, width, chunk, row, out):
+    """Values of any other width (fixed-size binary)."""
+    for i in range(row.size):
+        c = chunk[i]
+        if c >= 0:
+            source = carray(_pointer(addresses[c]), (1,), np.uint8)
+            for w in range(width):
+                out[i * width + w] = source[row[i] * width + w]
+
+
+@njit(nogil=True, cache=True)
+def _gather_bits(addresses, offsets, missing, chunk, row, out):
+    """Bits into a packed bitmap; a chunk without a bitmap has all bits 1, a null row gets `missing`. Counts zeros."""
+    zeros = 0
+    for i in range(row.size):
+        c = chunk[i]
+        if c < 0:
+            bit = missing
+        elif addresses[c] == 0:
+            bit = 1
+        else:
+            at = offsets[c] + row[i]
+            bit = (carray(_pointer(addresses[c]), (1,), np.uint8)[at >> 3] >> (at & 7)) & 1
+        out[i >> 3] |= np.uint8(bit << (i & 7))
+        zeros += 1 - bit
+    return zeros
+
+
+@njit(nogil=True, cache=True)
+def _gather_offsets(addresses, chunk, row, out):
+    """Offsets of the texts to be gathered; returns their total length."""
+    total = np.int64(0)
+    out[0] = 0
+    for i in range(row.size):
+        c = chunk[i]
+        if c >= 0:
+            source = carray(_pointer(addresses[c]), (1,), out.dtype)
+            total += source[row[i] + 1] - source[row[i]]
+        out[i + 1] = total
+    return total
+
+
+@njit(nogil=True, cache=True)
+def _gather_texts(addresses, data, chunk, row, offsets, out):
+    for i in range(row.size):
+        c = chunk[i]
+        if c >= 0:
+            source = carray(_pointer(addresses[c]), (1,), offsets.dtype)
+            begin = source[row[i]]
+            text = carray(_pointer(data[c]), (1,), np.uint8)
+            at = offsets[i]
+            for k in range(offsets[i + 1] - at):
+                out[at + k] = text[begin + k]
+
+
+@njit(nogil=True, cache=True)
+def locate(positions, starts, blocks, block_bits, first, chunk, row):
+    """Turn positions into (chunk, row); -1 stays -1.
+
+    `blocks` holds the chunk in which each block of 2^block_bits positions begins, so the search is a step or two.
+    """
+    for i in range(positions.size):
+        p = positions[i]
+        if p < 0:
+            chunk[i] = -1
+            row[i] = 0
+        else:
+            c = blocks[(p - first) >> block_bits]
+            while p >= starts[c + 1]:
+                c += 1
+            chunk[i] = c
+            row[i] = p - starts[c]
+
+
+_OFFSETS = {pa.string(): np.int32, pa.binary(): np.int32, pa.large_string(): np.int64, pa.large_binary(): np.int64}
+_WORDS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
+
+
+class ColumnKind:
+    """How values of one Arrow type are gathered."""
+
+    def __init__(self, type_: pa.DataType):
+        self.type = type_
+        self.offset_type = _OFFSETS.get(type_)
+        self.boolean = pa.types.is_boolean(type_)
+        width = None
+        if not (self.boolean or pa.types.is_nested(type_) or isinstance(type_, pa.BaseExtensionType)):
+            try:
+                width = type_.bit_width // 8
+            except ValueError:
+                width = None
+        if pa.types.is_dictionary(type_) or pa.types.is_null(type_):
+            width = None
+        self.width = width
+        self.direct = self.boolean or bool(width) or self.offset_type is not None
+
+    def addresses(self, array: pa.Array) -> tuple[int, int, int, int]:
+        """(validity bitmap or 0, bit offset, values or offsets, text bytes) of one array."""
+        buffers = array.buffers()
+        validity = buffers[0].address if buffers[0] is not None and array.null_count else 0
+        values = buffers[1].address if buffers[1] is not None else 0
+        if self.boolean:
+            return validity, array.offset, values, 0
+        if self.offset_type is not None:
+            data = buffers[2].address if buffers[2] is not None else 0
+            return validity, array.offset, values + array.offset * np.dtype(self.offset_type).itemsize, data
+        return validity, array.offset, values + array.offset * (self.width or 0), 0
+
+    def gather(self, where: Array, chunk: Array, row: Array, may_be_null: bool) -> pa.Array:
+        """`where` has one row of `addresses` for each chunk, transposed: [4, chunks]."""
+        n = row.size
+        validity = None
+        nulls = 0
+        if may_be_null:
+            bits = np.zeros((n + 7) // 8, np.uint8)
+            nulls = _gather_bits(where[0], where[1], 0, chunk, row, bits)
+            validity = pa.py_buffer(bits) if nulls else None
+        if self.boolean:
+            bits = np.zeros((n + 7) // 8, np.uint8)
+            _gather_bits(where[2], where[1], 0, chunk, row, bits)
+            buffers = [validity, pa.py_buffer(bits)]
+        elif self.offset_type is not None:
+            offsets = np.empty(n + 1, self.offset_type)
+            total = _gather_offsets(where[2], chunk, row, offsets)
+            if self.offset_type is np.int32 and total > np.iinfo(np.int32).max:
+                raise OverflowError("a result column holds more than 2 GiB of text")
+            text = np.empty(total, np.uint8)
+            _gather_texts(where[2], where[3], chunk, row, offsets, text)
+            buffers = [validity, pa.py_buffer(offsets), pa.py_buffer(text)]
+        else:
+            width = self.width or 0
+            if width in _WORDS:
+                values = np.empty(n, _WORDS[width])
+                _gather_values(where[2], chunk, row, values)
+            elif width % 8 == 0:
+                values = np.empty(n * width // 8, np.int64)
+                _gather_wide(where[2], width // 8, chunk, row, values)
+            else:
+                values = np.zeros(n * width, np.uint8)
+                _gather_bytes(where[2], width, chunk, row, values)
+            buffers = [validity, pa.py_buffer(values)]
+        return pa.Array.from_buffers(self.type, n, buffers, nulls if validity is not None else 0)
+
+
+def gather_by_chunk(arrays: dict[int, pa.Array], type_: pa.DataType, chunk: Array, row: Array) -> pa.Array:
+    """The way for types whose buffers we do not read: Arrow's take on each chunk, then into order."""
+    order = np.argsort(chunk, kind="stable")
+    by_chunk = chunk[order]
+    edges = np.flatnonzero(np.diff(by_chunk)) + 1
+    pieces = []
+    for part in np.split(order, edges) if order.size else []:
+        c = int(chunk[part[0]])
+        pieces.append(pa.nulls(part.size, type_) if c < 0 else arrays[c].take(pa.array(row[part])))
+    if not pieces:
+        return pa.nulls(0, type_)
+    if len(pieces) == 1:
+        return pieces[0]
+    back = np.empty(order.size, np.int64)
+    back[order] = np.arange(order.size)
+    joined = pa.concat_arrays(pieces)
+    return joined.take(pa.array(back))

@@ -1,0 +1,75 @@
+"""The threads that one join works with.
+
+Kernels release the GIL, so plain threads use all cores. Work is cut into more parts than there are threads, and
+threads take the next part when they are done with one, so that an uneven part does not hold up the rest.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+#: Below this many rows handing work to another thread costs more than it saves.
+SMALL = 2048
+
+
+class Workers:
+    """`threads` threads, the caller's own included; started on first use."""
+
+    def __init__(self, threads: int | None = None):
+        if threads is None:
+            threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        self.threads = threads
+        self._pool: ThreadPoolExecutor | None = None
+
+    def parts(self, n: int, small: int = SMALL, each: int = 4) -> list[tuple[int, int]]:
+        """Cut range(n) into (start, stop) parts: one if n is small, else about `each` a thread."""
+        count = 1 if self.threads == 1 else max(1, min(each * self.threads, n // small))
+        return [(n * i // count, n * (i + 1) // count) for i in range(count)]
+
+    def start(self, work: Callable[[], T]) -> Future[T]:
+        """Do `work` on another thread, or at once where there is none."""
+        if self.threads == 1:
+            done: Future[T] = Future()
+            done.set_result(work())
+            return done
+        return self._started().submit(work)
+
+    def map(self, work: Callable[..., T], items: Iterable[Any]) -> list[T]:
+        """[work(item) for item in items], spread over the threads."""
+        items = list(items)
+        if self.threads == 1 or len(items) < 2:
+            return [work(item) for item in items]
+        pool = self._started()
+        todo = iter(items)
+        futures = []
+        taken: list[tuple[int, T]] = []
+        numbered = enumerate(todo)
+
+        def drain() -> list[tuple[int, T]]:
+            mine = []
+            for number, item in numbered:  # next() on a shared enumerate is atomic under the GIL
+                mine.append((number, work(item)))
+            return mine
+
+        futures = [pool.submit(drain) for _ in range(min(self.threads, len(items)) - 1)]
+        try:
+            taken = drain()
+        finally:
+            results = taken + [pair for f in futures for pair in f.result()]
+        results.sort(key=lambda pair: pair[0])
+        return [result for _, result in results]
+
+    def _started(self) -> ThreadPoolExecutor:
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(self.threads - 1, thread_name_prefix="watersmeet")
+        return self._pool
+
+    def close(self) -> None:
+        if self._pool is not None:
+            self._pool.shutdown()
+            self._pool = None
