@@ -73,9 +73,7 @@ def make_join(scenario: Scenario, **options: Any) -> wm.StreamJoin:
 def apply(join: wm.StreamJoin, scenario: Scenario, step: Step) -> Any:
     if isinstance(step, Push):
         sides = {"left": step.left, "right": step.right}
-        return join.push(
-            **{side: batch(scenario, side, rows) for side, rows in sides.items() if rows is not None}
-        )
+        return join.push(**{side: batch(scenario, side, rows) for side, rows in sides.items() if rows is not None})
     if isinstance(step, Advance):
         times = {"left": moment(scenario, step.left), "right": moment(scenario, step.right)}
         return join.advance(**{side: time for side, time in times.items() if time is not None})

@@ -93,9 +93,7 @@ INEQUALITY = [
     Predicate("not (l.x < r.x)", lambda l, r: not_(lt(l["x"], r["x"])), "x", ordered=True),
     Predicate("l.x + r.x > 6", lambda l, r: gt(add(l["x"], r["x"]), 6), "x", ordered=True),
     Predicate("2 * l.x <= r.x + 3", lambda l, r: le(mul(2, l["x"]), add(r["x"], 3)), "x", ordered=True),
-    Predicate(
-        "l.x * l.k > r.x * r.k", lambda l, r: gt(mul(l["x"], l["k"]), mul(r["x"], r["k"])), "xk", ordered=True
-    ),
+    Predicate("l.x * l.k > r.x * r.k", lambda l, r: gt(mul(l["x"], l["k"]), mul(r["x"], r["k"])), "xk", ordered=True),
     Predicate("l.f < r.f", lambda l, r: lt(l["f"], r["f"]), "f", ordered=True),
     Predicate("l.f >= r.f", lambda l, r: ge(l["f"], r["f"]), "f", ordered=True),
     Predicate("l.x <= r.f", lambda l, r: le(l["x"], r["f"]), "xf", ordered=True),
@@ -182,18 +180,12 @@ RESIDUAL = [
         "kx",
         equality=True,
     ),
-    Predicate(
-        "not (l.k = r.k and l.x < 3)", lambda l, r: not_(and_(eq(l["k"], r["k"]), lt(l["x"], 3))), "kx"
-    ),
+    Predicate("not (l.k = r.k and l.x < 3)", lambda l, r: not_(and_(eq(l["k"], r["k"]), lt(l["x"], 3))), "kx"),
 ]
 
 ONE_SIDED = [
-    Predicate(
-        "l.k > 0 and l.x = r.x", lambda l, r: and_(gt(l["k"], 0), eq(l["x"], r["x"])), "kx", equality=True
-    ),
-    Predicate(
-        "r.s = 'a' and l.k = r.k", lambda l, r: and_(eq(r["s"], "a"), eq(l["k"], r["k"])), "ks", equality=True
-    ),
+    Predicate("l.k > 0 and l.x = r.x", lambda l, r: and_(gt(l["k"], 0), eq(l["x"], r["x"])), "kx", equality=True),
+    Predicate("r.s = 'a' and l.k = r.k", lambda l, r: and_(eq(r["s"], "a"), eq(l["k"], r["k"])), "ks", equality=True),
     Predicate("l.k >= 1 and r.x < 3", lambda l, r: and_(ge(l["k"], 1), lt(r["x"], 3)), "kx"),
     Predicate("l.k > 0", lambda l, r: gt(l["k"], 0), "k"),
     Predicate("r.f > 0.1", lambda l, r: gt(r["f"], 0.1), "f"),

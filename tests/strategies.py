@@ -135,9 +135,7 @@ def scenarios(
         made = []
         for number in draw(st.lists(st.integers(0, len(pool) - 1), max_size=5)):
             name = time[0] if side == "left" else time[1]
-            made.append(
-                {"id": positions[side], name: moment(), **pool[number], "note": f"{side}{positions[side]}"}
-            )
+            made.append({"id": positions[side], name: moment(), **pool[number], "note": f"{side}{positions[side]}"})
             positions[side] += 1
         return made
 

@@ -82,9 +82,7 @@ EXACT = st.sampled_from(["0.05", "0.1", "1.5", "2", "0", "1"])
 def one_side(draw, side, column):
     """A number computed from one side's columns."""
     text = f"{side}.{column}"
-    form = draw(
-        st.sampled_from(["{}", "{}", "{}", "{} + {c}", "{} - {c}", "2 * {}", "-{}", "abs({})", "{} * {o}"])
-    )
+    form = draw(st.sampled_from(["{}", "{}", "{}", "{} + {c}", "{} - {c}", "2 * {}", "-{}", "abs({})", "{} * {o}"]))
     return form.format(text, c=draw(EXACT), o=f"{side}.{draw(st.sampled_from(['i', 'j']))}")
 
 
@@ -343,3 +341,41 @@ def test_duckdb_agrees_on_thousands_of_rows(connection, name, window):
                 found += ids(join.close(), how)
                 assert join.metrics.late_left == join.metrics.late_right == 0
             assert found == expected, (how, options)
+
+
+@pytest.mark.parametrize("together", [True, False], ids=["one push", "two pushes"])
+@pytest.mark.parametrize("noise", [0, 500], ids=["in order", "out of order"])
+@pytest.mark.parametrize(
+    "window",
+    [Within(300, 20), Within(0, 1000), Hopping(400, 400), Hopping(300, 77), Hopping(40, 90), Last(700, 90)],
+    ids=str,
+)
+def test_one_batch_may_span_many_windows(connection, window, noise, together):
+    rng = np.random.default_rng(5)
+    n = 50_000
+    sides = {"left": larger_side(rng, n, noise), "right": larger_side(rng, n, noise)}
+    first = {"left": (0, 0), "right": (n, n)}  # order of arrival, and tuples of the other side before it
+    for side, table in (("left", "l"), ("right", "r")):
+        arrived, others = first[side]
+        given = sides[side].append_column("pos", pa.array(np.arange(n)))
+        given = given.append_column("arrived", pa.array(np.arange(arrived, arrived + n)))
+        given = given.append_column("others", pa.array(np.full(n, others)))
+        connection.register("given", given)
+        connection.execute(f"create or replace temp table {table} as select * from given")
+        connection.unregister("given")
+    # of the equal keys, the few that are also close in time
+    condition = f"l.i = r.i and l.j = r.j and {duck.window_sql(window)}"
+    expected = duck.answer(connection, condition, "full")
+    on = "l.i = r.i and l.j = r.j"
+    for index in ("hash", "bisort"):
+        found = Counter()
+        with wm.StreamJoin(on, library_window(window, noise), "full", index=index, threads=2) as join:
+            if together:
+                found += ids(join.push(**sides), "full")
+            else:
+                join.push(left=sides["left"])
+                found += ids(join.push(right=sides["right"]), "full")
+            join.check_invariants()
+            found += ids(join.close(), "full")
+            assert join.metrics.late_left == join.metrics.late_right == 0
+        assert found == expected

@@ -36,9 +36,7 @@ def check_message(error, *fragments):
     for fragment in fragments:
         assert re.search(fragment, message), f"{fragment!r} is not in: {message}"
     assert re.search(REMEDY, message), f"no remedy in: {message}"
-    assert type(error.value) in (ValueError, TypeError) or type(error.value).__module__.startswith(
-        "watersmeet"
-    )
+    assert type(error.value) in (ValueError, TypeError) or type(error.value).__module__.startswith("watersmeet")
 
 
 # ---------------------------------------------------------------------------------------- construction

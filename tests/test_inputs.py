@@ -202,9 +202,7 @@ def test_payload_of_every_type(name, how):
     join = wm.StreamJoin("l.k = r.k", wm.within(100), how, left_schema=schema, right_schema=schema)
     tables = [join.push(left=payload_table(type_, values, 0, 0))]
     tables.append(join.push(right=payload_table(type_, values, 0, 3)))
-    tables.append(
-        join.push(left=payload_table(type_, values, 3, 3), right=payload_table(type_, values, 3, 9))
-    )
+    tables.append(join.push(left=payload_table(type_, values, 3, 3), right=payload_table(type_, values, 3, 9)))
     tables.append(join.push(left=payload_table(type_, values, 6, 6)))
     tables.append(join.close())
     for table in tables:
@@ -305,9 +303,7 @@ def test_names_that_want_quotes():
 
 def test_schema_metadata_and_nullability_do_not_make_a_schema_wrong():
     plain = pa.schema([pa.field("ts", pa.int64()), pa.field("k", pa.int64())])
-    strict = pa.schema(
-        [pa.field("ts", pa.int64(), nullable=False), pa.field("k", pa.int64())], metadata={"a": "b"}
-    )
+    strict = pa.schema([pa.field("ts", pa.int64(), nullable=False), pa.field("k", pa.int64())], metadata={"a": "b"})
     join = wm.StreamJoin("l.k = r.k", wm.within(5), output="count")
     data = {"ts": [1], "k": [1]}
     join.push(left=pa.table(data, schema=plain), right=pa.table(data, schema=strict))

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from watersmeet.engine.core import Arrival
 from watersmeet.query.windows import SIDES, BoundCountWindow, BoundTimeWindow, BoundWindow, Side, other
+from watersmeet.window.ticks import Span, span_of
 from watersmeet.window.watermark import Watermarks
 
 Array = np.ndarray
@@ -24,6 +25,7 @@ class Pushed:
 
     batch: pa.RecordBatch
     ticks: Array
+    span: Span | None  # None: no rows
     late: Array | None
     seen: int  # tuples of the other side that had arrived before
 
@@ -46,17 +48,19 @@ class Clock:
     def push(self, side: Side, batch: pa.RecordBatch) -> Pushed:
         """Read the ticks of a batch and count it in."""
         first = self.counts[side]
-        late = None
+        late = span = None
         if isinstance(self.window, BoundCountWindow):
             ticks = np.arange(first, first + batch.num_rows, dtype=np.int64)
+            span = Span(first, first + batch.num_rows - 1, True)
         else:
             assert self.watermarks is not None
             ticks = self.window.read(batch, side)
             if ticks.size:
-                late = self.watermarks.late(side, ticks)
-                self.watermarks.observe(side, int(ticks.max()))
+                span = span_of(ticks)
+                late = self.watermarks.late(side, ticks, span)
+                self.watermarks.observe(side, span.greatest)
         self.counts[side] += batch.num_rows
-        return Pushed(batch, ticks, late, self.counts[other(side)])
+        return Pushed(batch, ticks, span, late, self.counts[other(side)])
 
     def expired_below(self) -> dict[Side, int | None]:
         """Below which ticks each side's tuples have no partners to come."""
@@ -92,12 +96,12 @@ class Collected:
             pushed = self._pushed[side]
             if not pushed:
                 continue
-            batch, ticks, late = _joined(pushed)
+            batch, ticks, span, late = _joined(pushed)
             if isinstance(self._window, BoundCountWindow):
                 low, high = self._positions(side, ticks)
             else:
                 low, high = self._window.partners(side, ticks)
-            arrivals[side] = Arrival(batch, ticks, late, low, high)
+            arrivals[side] = Arrival(batch, ticks, span, late, low, high)
         self._pushed = {"left": [], "right": []}
         return arrivals
 
@@ -122,12 +126,16 @@ class Collected:
         return low, high
 
 
-def _joined(pushed: list[Pushed]) -> tuple[pa.RecordBatch, Array, Array | None]:
+def _joined(pushed: list[Pushed]) -> tuple[pa.RecordBatch, Array, Span, Array | None]:
+    """Several pushed batches, none of them empty, as one."""
+    one = pushed[0]
+    assert one.span is not None
     if len(pushed) == 1:
-        return pushed[0].batch, pushed[0].ticks, pushed[0].late
+        return one.batch, one.ticks, one.span, one.late
     columns = [pa.concat_arrays(arrays) for arrays in zip(*(p.batch.columns for p in pushed), strict=True)]
     batch = pa.RecordBatch.from_arrays(columns, schema=pushed[0].batch.schema)
     late = None
     if any(p.late is not None for p in pushed):
         late = np.concatenate([np.zeros(p.batch.num_rows, bool) if p.late is None else p.late for p in pushed])
-    return batch, np.concatenate([p.ticks for p in pushed]), late
+    ticks = np.concatenate([p.ticks for p in pushed])
+    return batch, ticks, span_of(ticks), late

@@ -20,10 +20,12 @@ import pyarrow as pa
 from watersmeet.engine.metrics import Metrics
 from watersmeet.engine.results import How, Results
 from watersmeet.index import Index
+from watersmeet.memory import room
 from watersmeet.query.plan import JoinPlan, Residual, SidePlan
 from watersmeet.query.windows import SIDES, BoundWindow, Side, other
 from watersmeet.window.chain import Chain, Subwindow, Target, settle
-from watersmeet.window.payload import Payload, take_rows
+from watersmeet.window.payload import Payload
+from watersmeet.window.ticks import Span, span_of
 from watersmeet.workers import SMALL, Workers
 
 Array = np.ndarray
@@ -38,6 +40,7 @@ class Arrival:
 
     batch: pa.RecordBatch
     ticks: Array
+    span: Span
     late: Array | None
     low: Array
     high: Array
@@ -50,8 +53,9 @@ class Arrival:
         cut = slice(start, stop)
         late = None if self.late is None else self.late[cut]
         return Arrival(
-            self.batch.slice(start, stop - start), self.ticks[cut], late, self.low[cut], self.high[cut]
-        )
+            self.batch.slice(start, stop - start), self.ticks[cut], span_of(self.ticks[cut]), late,
+            self.low[cut], self.high[cut],
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -143,10 +147,9 @@ class JoinCore:
         """A batch that spans many windows, cut so that each slice meets few subwindows that are out of its reach."""
         n = arrival.rows
         if n < 2 * _SLICE_ROWS or self.window.counts:
-            return [arrival] if n else []
+            return [arrival]
         reach = max(int(arrival.high[0]) - int(arrival.low[0]), 1)
-        least = int(arrival.ticks[0])
-        if int(arrival.ticks.max()) - least <= 2 * reach:
+        if arrival.span.greatest - arrival.span.least <= 2 * reach:
             return [arrival]
         so_far = np.maximum.accumulate(arrival.ticks)
         cuts, start = [0], 0
@@ -161,13 +164,13 @@ class JoinCore:
         n = arrival.rows
         timed = self._metrics.timed
         plan = self._sides[side]
-        chain, stored = self.chains[side], self.payloads[other(side)]
-        targets = self.chains[other(side)].targets(arrival.low, arrival.high)
+        chain = self.chains[side]
+        targets = self.chains[other(side)].targets(arrival.low, arrival.high, arrival.span.in_order)
         with timed("keys"):
             keys = plan.keys(arrival.batch)
             probe = plan.probe(arrival.batch) if targets else None
             plan.forget()
-            early = None if keep is None or int(arrival.ticks.min()) >= keep else arrival.ticks >= keep
+            early = None if keep is None or arrival.span.least >= keep else arrival.ticks >= keep
             on_time = None if arrival.late is None else ~arrival.late
             key_live = _both(_both(keys.live, on_time), early)
         with timed("sort"):
@@ -186,24 +189,23 @@ class JoinCore:
         if self._flagged[side]:
             settled = np.zeros(n, np.uint8) if arrival.late is None else arrival.late.astype(np.uint8)
         first = self.payloads[side].end
+        self.payloads[side].append(arrival.batch)
 
         def store() -> float:
             begin = time.perf_counter()
-            chain.append(first, arrival.ticks, entries, settled)
+            chain.append(first, arrival.ticks, arrival.span, entries, settled)
             return time.perf_counter() - begin
 
         stores = self._workers.start(store) if n >= SMALL else None
         try:
-            found = self._probe(side, arrival, probes, targets, results)
+            found = self._probe(side, first, probes, targets, results)
         finally:
             self._metrics.seconds["store"] += store() if stores is None else stores.result()
-        newest = chain.subwindows[-1]
-        self.payloads[side].append(arrival.batch)
         if found is not None:
             with timed("gather"):
-                self._collect(side, arrival, first, newest, found, stored, results)
+                self._collect(side, first, chain.subwindows[-1], found, results)
 
-    def _probe(self, side: Side, arrival: Arrival, probes, targets: list[Target], results: Results):
+    def _probe(self, side: Side, first: int, probes, targets: list[Target], results: Results):
         """Pairs as (subwindow, batch rows, rows); None where counting was enough."""
         residual = self._sides[side].residual
         if probes is None or not probes.size:
@@ -220,7 +222,7 @@ class JoinCore:
                 for target in targets:
                     for rows, partners in target.subwindow.structure.find(probes, start, stop, target.bounds):
                         if residual is not None:
-                            keep = self._keep(side, residual, arrival, target.subwindow, rows, partners)
+                            keep = self._keep(side, residual, first, target.subwindow, rows, partners)
                             rows, partners = rows[keep], partners[keep]
                         if rows.size:
                             answer.append((target.subwindow, rows, partners))
@@ -234,23 +236,22 @@ class JoinCore:
             return None
         return [piece for answer in answers for piece in answer]
 
-    def _keep(self, side: Side, residual: Residual, arrival: Arrival, sub: Subwindow, rows: Array, partners: Array):
+    def _keep(
+        self, side: Side, residual: Residual, first: int, sub: Subwindow, rows: Array, partners: Array
+    ) -> Array:
         """Which of the candidates satisfy the residual."""
-        names: dict[Side, tuple[str, ...]] = {"left": residual.left_columns, "right": residual.right_columns}
-        here = self.payloads[side].schema
-        there = self.payloads[other(side)].schema
-        own_columns = [here.get_field_index(name) for name in names[side]]
-        their_columns = [there.get_field_index(name) for name in names[other(side)]]
-        own = take_rows(arrival.batch, rows, own_columns, _ALONE)
-        positions = np.add(partners, sub.base, dtype=np.int64)
-        theirs = self.payloads[other(side)].take(positions, their_columns, _ALONE)
-        columns = {side: dict(zip(names[side], own, strict=True))}
-        columns[other(side)] = dict(zip(names[other(side)], theirs, strict=True))
+        columns = {}
+        for one, names, at, base in (
+            (side, residual.left_columns if side == "left" else residual.right_columns, rows, first),
+            (other(side), residual.right_columns if side == "left" else residual.left_columns, partners, sub.base),
+        ):
+            payload = self.payloads[one]
+            numbers = [payload.schema.get_field_index(name) for name in names]
+            taken = payload.take(np.add(at, base, dtype=np.int64), numbers, _ALONE)
+            columns[one] = dict(zip(names, taken, strict=True))
         return residual.keep(columns["left"], columns["right"], rows.size)
 
-    def _collect(
-        self, side: Side, arrival: Arrival, first: int, newest: Subwindow, found, stored: Payload, results: Results
-    ) -> None:
+    def _collect(self, side: Side, first: int, newest: Subwindow, found, results: Results) -> None:
         fresh = []
         if self._flagged[other(side)]:
             for sub, _, partners in found:
@@ -270,14 +271,13 @@ class JoinCore:
             results.alone("left", self.payloads["left"], positions, self.payloads["right"])
         elif self.how != "anti":
             total = sum(rows.size for _, rows, _ in found)
-            batch_rows = np.empty(total, np.int32)
-            positions = np.empty(total, np.int64)
+            own, stored = room(total, np.int64), room(total, np.int64)
             at = 0
             for sub, rows, partners in found:
-                batch_rows[at : at + rows.size] = rows
-                np.add(partners, sub.base, out=positions[at : at + rows.size])
+                np.add(rows, first, out=own[at : at + rows.size])
+                np.add(partners, sub.base, out=stored[at : at + rows.size])
                 at += rows.size
-            results.pairs(side, arrival.batch, first, batch_rows, stored, positions)
+            results.pairs(side, own, stored, self.payloads)
 
     def check_invariants(self) -> None:
         for side in SIDES:

@@ -365,7 +365,7 @@ class StreamJoin:
         self._core.step(self._collected.take(), self._clock.expired_below(), results)
 
     def _results(self) -> Results:
-        return Results(self._output, self._schema, self._left_only, self._workers)
+        return Results(self._output, self._schema, self._left_only)
 
     def _nothing(self) -> pa.Table | int:
         """An empty answer; before both schemas are known it has the columns that are."""

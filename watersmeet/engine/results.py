@@ -1,7 +1,7 @@
 """What comes out of a push: rows, pairs of positions, or a count.
 
-One step finds pairs (batch row, stored position) for each side that arrived, and single tuples that come out alone
-(null-extended, semi, anti). A `Results` collects them and builds the answer once, at the end.
+One step finds pairs of positions for each side that arrived, and single tuples that come out alone (null-extended,
+semi, anti). A `Results` collects them and builds the answer once, at the end.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from watersmeet.query.windows import Side
-from watersmeet.window.payload import Payload, take_rows
-from watersmeet.workers import Workers
+from watersmeet.window.payload import Payload
 
 Array = np.ndarray
 How = Literal["inner", "left", "right", "full", "semi", "anti"]
@@ -45,11 +44,10 @@ def pairs_schema(left_only: bool) -> pa.Schema:
 class Results:
     """The results of one step."""
 
-    def __init__(self, output: Output, schema: pa.Schema, left_only: bool, workers: Workers):
+    def __init__(self, output: Output, schema: pa.Schema, left_only: bool):
         self._output = output
         self._schema = schema
         self._left_only = left_only
-        self._workers = workers
         self._batches: list[pa.RecordBatch] = []
         self.rows = 0
 
@@ -60,18 +58,16 @@ class Results:
     def count(self, n: int) -> None:
         self.rows += n
 
-    def pairs(self, side: Side, batch: pa.RecordBatch, first: int, rows: Array, stored: Payload, at: Array) -> None:
-        """Pairs of batch rows (row 0 has position `first`) and positions in the other side's payload."""
-        self.rows += rows.size
-        if not rows.size or self._output == "count":
+    def pairs(self, side: Side, own: Array, stored: Array, payloads: dict[Side, Payload]) -> None:
+        """Pairs: positions of tuples of `side` that arrived, and of their partners."""
+        self.rows += own.size
+        if not own.size or self._output == "count":
             return
+        left, right = (own, stored) if side == "left" else (stored, own)
         if self._output == "pairs":
-            own = np.add(rows, first, dtype=np.int64)
-            self._add(*((own, at) if side == "left" else (at, own)))
-            return
-        mine = take_rows(batch, rows, range(batch.num_columns), self._workers)
-        theirs = stored.take(at)
-        self._add(*((*mine, *theirs) if side == "left" else (*theirs, *mine)))
+            self._add(left, right)
+        else:
+            self._add(*payloads["left"].take(left), *payloads["right"].take(right))
 
     def alone(self, side: Side, payload: Payload, positions: Array, other: Payload) -> None:
         """Tuples that come out without a partner."""
@@ -92,7 +88,7 @@ class Results:
         self._add(*((*mine, *theirs) if side == "left" else (*theirs, *mine)))
 
     def _add(self, *columns: Array | pa.Array) -> None:
-        arrays = [pa.array(c) if isinstance(c, np.ndarray) else c for c in columns]
+        arrays = [pa.array(c) if isinstance(c, np.ndarray) else c for c in columns]  # by reference
         self._batches.append(pa.RecordBatch.from_arrays(arrays, schema=self._schema))
 
     def answer(self) -> pa.Table | int:

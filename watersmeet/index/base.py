@@ -25,6 +25,7 @@ from typing import Any, Protocol
 import numpy as np
 from numba import njit
 
+from watersmeet.memory import room
 from watersmeet.workers import Workers
 
 Array = np.ndarray
@@ -102,8 +103,8 @@ class Emitter:
         self._reserve(max(int(capacity), 64))
 
     def _reserve(self, capacity: int) -> None:
-        self.batch_rows = np.empty(capacity, np.int32)
-        self.rows = np.empty(capacity, np.int32)
+        self.batch_rows = room(capacity, np.int32)
+        self.rows = room(capacity, np.int32)
 
     def grow(self) -> None:
         self._reserve(2 * self.batch_rows.size)

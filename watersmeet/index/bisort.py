@@ -35,6 +35,7 @@ follows main's unless given; samples have several levels; partitions are counted
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -45,6 +46,7 @@ from numba import njit, uint64
 from watersmeet.index.base import (
     BY_TICK,
     PORTION,
+    UNBOUNDED,
     Array,
     Emitter,
     Pairs,
@@ -61,6 +63,7 @@ from watersmeet.workers import Workers
 
 _GREATEST = np.iinfo(np.int64).max
 _PARTITION = 8
+_CHUNK = 512  # probes that are searched for before their ranges are written out
 
 
 # Kernels. Keys are two arrays, `equal` and `ordered`; with one key only, `equal` is empty and not looked at. Indices
@@ -97,119 +100,147 @@ def _count_upto(composite, width, equal, ordered, at, e, key):
     return n
 
 
-@cache
-def _search_kernel(composite: bool, width: int):
-    """The search for one kind of keys and one width of partitions: constants to the compiler, which unrolls by them."""
+@njit(inline="always")
+def _search(
+    composite, width, equal, ordered, rows, size, s_equal, s_ordered, levels, top, at,
+    p_equal, lows, highs, first, count, starts, stops,
+):  # fmt: skip
+    """Ranges of a run for the sorted probes first, first + 1, ...: starts[i]..stops[i] are those of probe first + i.
 
-    @njit(nogil=True, cache=True)
-    def search(equal, ordered, size, s_equal, s_ordered, levels, top, p_equal, lows, highs, start, starts, stops):
-        """Ranges of main for sorted probes: starts[i]..stops[i] holds the partners of probe start + i.
+    `levels` has where each level of samples begins and how many it holds; `top` is the level to walk (0: the run
+    itself), `at` where the walk stands. Returns where it stands in the end.
 
-        `levels` has where each level of samples begins and how many it holds; `top` is the level to walk (0: main).
-        """
-        n = uint64(size)
-        w = uint64(width)
-        last = uint64(width - 1)
-        one = uint64(1)
-        e = np.int64(0)
-        # Two passes. The first finds partitions, in samples that stay in cache. The second looks into them: misses, but
-        # no guess of the processor can go wrong there, so it has many of them under way at once.
+    Two passes. The first finds partitions, in samples that mostly stay in cache. The second looks into them: misses,
+    but no guess of the processor can go wrong there, so it has many of them under way at once. It also reads a row
+    number of each partition, to have that line at hand when ranges are written out.
+    """
+    n = uint64(size)
+    w = uint64(width)
+    last = uint64(width - 1)
+    one = uint64(1)
+    e = np.int64(0)
+    top_begin = uint64(levels[top, 0])
+    top_size = uint64(levels[top, 1])
+    for i in range(count):
+        low = lows[first + i]
+        if composite:
+            e = p_equal[first + i]
         if top == 0:
-            at = uint64(0)
-            for i in range(starts.size):
-                if composite:
-                    e = p_equal[start + i]
-                while at < n and _below(composite, equal, ordered, at + last, e, lows[start + i]):
-                    at += w
-                starts[i] = at
+            while at < n and _below(composite, equal, ordered, at + last, e, low):
+                at += w
+            starts[i] = at
         else:
-            at = uint64(0)
-            top_begin = uint64(levels[top, 0])
-            top_size = uint64(levels[top, 1])
-            for i in range(starts.size):
-                low = lows[start + i]
-                if composite:
-                    e = p_equal[start + i]
-                while at < top_size and _below(composite, s_equal, s_ordered, top_begin + at + last, e, low):
-                    at += w
-                s = at + _count_below(composite, width, s_equal, s_ordered, top_begin + at, e, low)
-                for level in range(top - 1, 0, -1):
-                    s = min(s * w, uint64(levels[level, 1]))
-                    s += _count_below(composite, width, s_equal, s_ordered, uint64(levels[level, 0]) + s, e, low)
-                starts[i] = min(s * w, n)
-        for i in range(starts.size):
-            low = lows[start + i]
-            high = highs[start + i]
-            if composite:
-                e = p_equal[start + i]
-            s = uint64(starts[i])
-            s += _count_below(composite, width, equal, ordered, s, e, low)
-            c = _count_upto(composite, width, equal, ordered, s, e, high)
-            stop = s + c
-            if c == w and stop < n and low <= high:  # a long range: gallop to its end
-                step = one
-                while stop + step <= n and _upto(composite, equal, ordered, stop + step - one, e, high):
-                    stop += step
-                    step <<= one
-                beyond = min(stop + step - one, n)
-                while stop < beyond:
-                    middle = (stop + beyond) >> one
-                    if _upto(composite, equal, ordered, middle, e, high):
-                        stop = middle + one
-                    else:
-                        beyond = middle
-            starts[i] = s
-            stops[i] = min(stop, n) if low <= high else s
-
-    return search
+            while at < top_size and _below(composite, s_equal, s_ordered, top_begin + at + last, e, low):
+                at += w
+            s = at + _count_below(composite, width, s_equal, s_ordered, top_begin + at, e, low)
+            for level in range(top - 1, 0, -1):
+                s = min(s * w, uint64(levels[level, 1]))
+                s += _count_below(composite, width, s_equal, s_ordered, uint64(levels[level, 0]) + s, e, low)
+            starts[i] = min(s * w, n)
+    touched = np.int32(0)
+    for i in range(count):
+        low = lows[first + i]
+        high = highs[first + i]
+        if composite:
+            e = p_equal[first + i]
+        s = uint64(starts[i])
+        touched ^= rows[s]
+        s += _count_below(composite, width, equal, ordered, s, e, low)
+        c = _count_upto(composite, width, equal, ordered, s, e, high)
+        stop = s + c
+        if c == w and stop < n and low <= high:  # a long range: gallop to its end
+            step = one
+            while stop + step <= n and _upto(composite, equal, ordered, stop + step - one, e, high):
+                stop += step
+                step <<= one
+            beyond = min(stop + step - one, n)
+            while stop < beyond:
+                middle = (stop + beyond) >> one
+                if _upto(composite, equal, ordered, middle, e, high):
+                    stop = middle + one
+                else:
+                    beyond = middle
+        starts[i] = s
+        stops[i] = min(stop, n) if low <= high else s
+    starts[count] = touched  # so that the reads are not optimised away
+    return at
 
 
 @cache
-def _expand_kernel(mode: int):
-    """Writing out ranges, for one way of comparing ticks."""
+def _find_kernel(composite: bool, width: int, mode: int):
+    """Search and write out pairs, for one kind of keys, one width of partitions and one way of comparing ticks: all
+    constants to the compiler, which unrolls and drops branches by them."""
 
     @njit(nogil=True, cache=True)
-    def expand(starts, stops, rows, probe_rows, first, i, low, high, ticks, out_probe, out_row):
-        """Write the pairs of ranges i, i + 1, ...; returns (first range not done, pairs).
+    def find(
+        equal, ordered, rows, size, s_equal, s_ordered, levels, top, at, p_equal, lows, highs, probe_rows, first, stop,
+        low, high, ticks, out_probe, out_row,
+    ):  # fmt: skip
+        """Returns (first probe not done, pairs written, where the walk stands).
 
-        Most ranges hold no row or one, in no pattern that a processor could learn. So the first row is written without
-        asking, and counted if it is there; only further rows take a loop.
+        Probes are taken some hundred at a time, so that what the search has brought into the cache is still there when
+        the ranges are written out. Most ranges hold no row or one, in no pattern that a processor could learn, so the
+        first row is written without asking, and counted if it is there; only further rows take a loop.
         """
+        starts = np.empty(_CHUNK + 1, np.int32)
+        stops = np.empty(_CHUNK, np.int32)
         n = 0
         room = out_row.size - 1
-        while i < starts.size:
-            start = starts[i]
-            stop = stops[i]
-            if n + stop - start > room:
-                return i, n
-            p = probe_rows[first + i]
-            row = rows[start]
-            out_probe[n] = p
-            out_row[n] = row
-            if mode == BY_TICK and start == stop:
-                row = 0  # what is read behind the last row is no row of the subwindow
-            n += np.int64(start < stop) & in_bounds(mode, p, row, low, high, ticks)
-            for j in range(start + 1, stop):
-                row = rows[j]
+        while first < stop:
+            count = min(_CHUNK, stop - first)
+            after = _search(
+                composite, width, equal, ordered, rows, size, s_equal, s_ordered, levels, top, at,
+                p_equal, lows, highs, first, count, starts, stops,
+            )  # fmt: skip
+            for i in range(count):
+                start = starts[i]
+                if n + stops[i] - start > room:
+                    return first + i, n, at
+                p = probe_rows[first + i]
+                row = rows[start]
                 out_probe[n] = p
                 out_row[n] = row
-                n += in_bounds(mode, p, row, low, high, ticks)
-            i += 1
-        return i, n
+                if mode == BY_TICK and start == stops[i]:
+                    row = 0  # what is read behind the last row is no row of the subwindow
+                n += np.int64(start < stops[i]) & in_bounds(mode, p, row, low, high, ticks)
+                for j in range(start + 1, stops[i]):
+                    row = rows[j]
+                    out_probe[n] = p
+                    out_row[n] = row
+                    n += in_bounds(mode, p, row, low, high, ticks)
+            first += count
+            at = after
+        return first, n, at
 
-    return expand
+    return find
 
 
 @cache
-def _count_kernel(mode: int):
+def _count_kernel(composite: bool, width: int, mode: int):
     @njit(nogil=True, cache=True)
-    def count(starts, stops, rows, probe_rows, first, low, high, ticks):
-        """How many pairs `expand` would write."""
+    def count(
+        equal, ordered, rows, size, s_equal, s_ordered, levels, top, p_equal, lows, highs, probe_rows, first, stop,
+        low, high, ticks,
+    ):  # fmt: skip
+        """How many pairs `find` would write; without bounds no row is looked at."""
+        starts = np.empty(_CHUNK + 1, np.int32)
+        stops = np.empty(_CHUNK, np.int32)
         n = 0
-        for i in range(starts.size):
-            p = probe_rows[first + i]
-            for j in range(starts[i], stops[i]):
-                n += in_bounds(mode, p, rows[j], low, high, ticks)
+        at = uint64(0)
+        while first < stop:
+            probes = min(_CHUNK, stop - first)
+            at = _search(
+                composite, width, equal, ordered, rows, size, s_equal, s_ordered, levels, top, at,
+                p_equal, lows, highs, first, probes, starts, stops,
+            )  # fmt: skip
+            for i in range(probes):
+                if mode == UNBOUNDED:
+                    n += stops[i] - starts[i]
+                else:
+                    p = probe_rows[first + i]
+                    for j in range(starts[i], stops[i]):
+                        n += in_bounds(mode, p, rows[j], low, high, ticks)
+            first += probes
         return n
 
     return count
@@ -278,7 +309,7 @@ _NONE = np.zeros(0, np.int64)
 class BISort:
     """Sorted subwindows with an insertion buffer.
 
-    buffer_rows: batches smaller than this are collected before they are merged; by default 1/32 of main, at least 1024.
+    buffer_rows: batches smaller than this are collected before they are merged; by default as main and batch suggest.
     partition_rows: keys from one sample to the next.
     """
 
@@ -332,7 +363,8 @@ class BISort:
         return Probes(tuple(bands))
 
     def structure(self, like: BISortStructure | None = None) -> BISortStructure:
-        return BISortStructure(self)
+        """An empty structure, with room for about as much as `like` came to hold."""
+        return BISortStructure(self, 0 if like is None else like.size)
 
 
 def _keys(equal: Array | None, ordered: Array | None) -> tuple[Array | None, Array]:
@@ -365,7 +397,7 @@ def _in_order(equal, low):
 class _Run:
     """Sorted keys with their rows, room to grow, and the levels of samples over them."""
 
-    def __init__(self, composite: bool, width: int):
+    def __init__(self, composite: bool, width: int, expected: int = 0):
         self.size = 0
         self._width = width
         self._composite = composite
@@ -373,6 +405,8 @@ class _Run:
         self.equal = self.ordered.copy() if composite else _NONE
         self.rows = np.zeros(1, np.int32)
         self._samples: tuple[Array, Array, Array] | None = None
+        if expected:
+            self._resize(expected)
 
     def merge(self, entries: Entries, first_row: int) -> None:
         size = self.size + entries.size
@@ -383,28 +417,34 @@ class _Run:
             np.int32(first_row),
         )  # fmt: skip
         self.size = size
+        self._put_sentinels()
+
+    def _put_sentinels(self) -> None:
+        """Behind the last key; what lies further on has not been touched, and takes no memory yet."""
+        end = self.size + 2 * self._width
+        self.ordered[self.size : end] = _GREATEST
+        if self._composite:
+            self.equal[self.size : end] = _GREATEST
+        self.rows[self.size] = 0
         self._samples = None
 
     def _resize(self, room: int) -> None:
         def resized(keys: Array) -> Array:
             other = aligned(room + 2 * self._width)
-            other[: self.size] = keys[: self.size]
-            other[self.size :] = _GREATEST
+            end = self.size + 2 * self._width
+            other[:end] = keys[:end]  # the sentinels come along
             return other
 
         self.ordered = resized(self.ordered)
         if self._composite:
             self.equal = resized(self.equal)
-        rows = np.zeros(room + 1, np.int32)  # one more: read, but not used, for a range at the very end
+        rows = np.empty(room + 1, np.int32)  # one more: read, but not used, for a range at the very end
         rows[: self.size] = self.rows[: self.size]
         self.rows = rows
 
     def clear(self) -> None:
-        self.ordered[: self.size] = _GREATEST
-        if self._composite:
-            self.equal[: self.size] = _GREATEST
         self.size = 0
-        self._samples = None
+        self._put_sentinels()
 
     def trim(self) -> None:
         if self.rows.size > self.size + 1:
@@ -434,30 +474,71 @@ class _Run:
             self._samples = np.concatenate(equals), np.concatenate(ordereds), np.array(levels, np.int64)
         return self._samples
 
-    def ranges(self, band, start: int, stop: int) -> tuple[Array, Array]:
-        """The range of partners of each probe in band[start:stop]."""
-        equal, lows, highs, _ = band
-        s_equal, s_ordered, levels = self.sample()
-        top = 0  # walk the level that has about as many keys as there are probes
-        while top + 1 < len(levels) and levels[top, 1] > self._width * (stop - start):
+    def level_for(self, probes: int) -> int:
+        """The level that has about as many keys as there are probes: the one to walk."""
+        levels = self.sample()[2]
+        top = 0
+        while top + 1 < len(levels) and levels[top, 1] > 2 * probes:
             top += 1
-        starts = np.empty(stop - start, np.int32)
-        stops = np.empty(stop - start, np.int32)
-        _search_kernel(self._composite, self._width)(
-            self.equal, self.ordered, self.size, s_equal, s_ordered, levels, top,
-            equal, lows, highs, start, starts, stops,
+        return top
+
+    def find(self, band, start: int, stop: int, bounds: TickBounds | None) -> Iterator[Pairs]:
+        """Pairs of the probes band[start:stop]."""
+        equal, lows, highs, probe_rows = band
+        b = bounds or no_ticks()
+        kernel = _find_kernel(self._composite, self._width, bounds_mode(bounds))
+        samples = self.sample()
+        top = self.level_for(stop - start)
+        at = np.uint64(0)
+        out = Emitter(min(2 * (stop - start) + 64, PORTION))
+        while start < stop:
+            done, n, at = kernel(
+                self.equal, self.ordered, self.rows, self.size, *samples, top, np.uint64(at), equal, lows, highs,
+                probe_rows, start, stop, b.low, b.high, b.ticks, out.batch_rows, out.rows,
+            )  # fmt: skip
+            if n:
+                yield out.emitted(n)
+            if done == start:
+                out.grow()  # a single probe has more partners than there was room for
+            elif done < stop:
+                out = Emitter(max(out.rows.size, min(2 * out.rows.size, PORTION)))
+            start = done
+
+    def count(self, band, start: int, stop: int, bounds: TickBounds | None) -> int:
+        equal, lows, highs, probe_rows = band
+        b = bounds or no_ticks()
+        kernel = _count_kernel(self._composite, self._width, bounds_mode(bounds))
+        return kernel(
+            self.equal, self.ordered, self.rows, self.size, *self.sample(), self.level_for(stop - start), equal, lows,
+            highs, probe_rows, start, stop, b.low, b.high, b.ticks,
         )  # fmt: skip
-        return starts, stops
 
     def nbytes(self) -> int:
+        """Bytes in use; room that was never written to takes none."""
         samples = sum(a.nbytes for a in self._samples) if self._samples else 0
-        return self.ordered.nbytes + self.equal.nbytes + self.rows.nbytes + samples
+        keys = (self.size + 2 * self._width) * (16 if self._composite else 8)
+        return keys + 4 * (self.size + 1) + samples
+
+
+def _buffer_room(main: int, batch: int) -> int:
+    """How large a buffer is worth its probes.
+
+    A merge into main moves main / 2 keys on average, so directly merged a tuple costs main / (2 batch) moves. Through
+    a buffer of B it costs B / (2 batch) + main / (2 B), which is least at B = sqrt(main * batch); but every probe then
+    has a second run to search, which takes about as long as a few dozen moves.
+    """
+    return 0 if main < 64 * batch else max(1024, math.isqrt(main * batch))
 
 
 class BISortStructure:
-    def __init__(self, index: BISort):
+    def __init__(self, index: BISort, expected: int = 0):
         self._index = index
+        self._expected = expected + expected // 8
         self._runs: tuple[_Run, _Run] | None = None  # main, buffer; made when the first batch shows the keys
+
+    @property
+    def size(self) -> int:
+        return sum(run.size for run in self._runs or ())
 
     def insert(self, entries: Entries, first_row: int) -> None:
         """O(main / buffer) moves a tuple."""
@@ -465,11 +546,12 @@ class BISortStructure:
             return
         if self._runs is None:
             composite = entries.equal.size > 0
-            self._runs = _Run(composite, self._index.partition_rows), _Run(composite, self._index.partition_rows)
+            width = self._index.partition_rows
+            self._runs = _Run(composite, width, self._expected), _Run(composite, width)
         main, buffer = self._runs
         room = self._index.buffer_rows
         if room is None:
-            room = max(1024, main.size // 32)
+            room = _buffer_room(main.size, entries.size)
         if entries.size + buffer.size < room and main.size:
             buffer.merge(entries, first_row)
             return
@@ -480,42 +562,15 @@ class BISortStructure:
 
     def find(self, probes: Probes, start: int, stop: int, bounds: TickBounds | None) -> Iterator[Pairs]:
         """O(levels + log range) a probe, and O(1) a partner."""
-        b = bounds or no_ticks()
-        expand = _expand_kernel(bounds_mode(bounds))
-        for run, band, starts, stops in self._searched(probes, start, stop):
-            wanted = int(np.sum(stops - starts, dtype=np.int64))
-            if not wanted:
-                continue
-            out = Emitter(min(PORTION, wanted + 1))
-            i = 0
-            while i < starts.size:
-                done, n = expand(
-                    starts, stops, run.rows, band[3], start, i, b.low, b.high, b.ticks, out.batch_rows, out.rows
-                )
-                if n:
-                    yield out.emitted(n)
-                if done == i:
-                    out.grow()
-                elif done < starts.size:
-                    out = Emitter(out.rows.size)
-                i = done
-
-    def count(self, probes: Probes, start: int, stop: int, bounds: TickBounds | None) -> int:
-        """As `find`; without bounds no partner is looked at."""
-        n = 0
-        for run, band, starts, stops in self._searched(probes, start, stop):
-            if bounds is None:
-                n += int(np.sum(stops - starts, dtype=np.int64))
-            else:
-                count = _count_kernel(bounds_mode(bounds))
-                n += count(starts, stops, run.rows, band[3], start, bounds.low, bounds.high, bounds.ticks)
-        return n
-
-    def _searched(self, probes: Probes, start: int, stop: int):
         for run in self._runs or ():
             if run.size:
                 for band in probes.bands:
-                    yield run, band, *run.ranges(band, start, stop)
+                    yield from run.find(band, start, stop, bounds)
+
+    def count(self, probes: Probes, start: int, stop: int, bounds: TickBounds | None) -> int:
+        """As `find`; without bounds no partner is looked at."""
+        runs = [run for run in self._runs or () if run.size]
+        return sum(run.count(band, start, stop, bounds) for run in runs for band in probes.bands)
 
     def seal(self) -> None:
         if self._runs is not None:
@@ -533,8 +588,9 @@ class BISortStructure:
             n = run.size
             keys = list(zip(run.equal[:n] if run.equal.size else run.ordered[:n], run.ordered[:n], strict=True))
             assert keys == sorted(keys), f"{name} is not sorted: {keys}"
-            assert np.all(run.ordered[n:] == _GREATEST), f"{name} has no sentinels behind key {n}: {run.ordered}"
-            assert run.ordered.size >= n + 2 * self._index.partition_rows, f"{name} has too few sentinels"
+            sentinels = run.ordered[n : n + 2 * self._index.partition_rows]
+            assert sentinels.size == 2 * self._index.partition_rows, f"{name} has too few sentinels"
+            assert np.all(sentinels == _GREATEST), f"{name} has no sentinels behind key {n}: {sentinels}"
             if run._samples is not None:
                 _, ordered, levels = run._samples
                 for below, (begin, count) in enumerate(levels[1:]):

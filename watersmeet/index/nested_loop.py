@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from numba import njit
@@ -32,57 +33,78 @@ from watersmeet.index.base import (
 from watersmeet.workers import Workers
 
 _NO_KEYS = np.zeros(0, np.int64)
+_NO_ROWS = np.zeros(0, np.int32)
+_BLOCK = 256
 
 
-@njit(nogil=True, cache=True)
-def _scan(
-    rows, equal, ordered, probe_rows, probe_equal, lows, highs, start, stop, mode, low, high, ticks, out_probe, out_row
-):
-    """Emit pairs of probes[start:stop]; returns (first probe not done, pairs)."""
-    n = 0
-    room = out_row.size
-    by_equal = equal.size > 0
-    bands = lows.shape[0]
-    for i in range(start, stop):
-        p = probe_rows[i]
-        before = n
-        for j in range(rows.size):
-            if by_equal and equal[j] != probe_equal[i]:
-                continue
-            row = rows[j]
-            if not in_bounds(mode, p, row, low, high, ticks):
-                continue
-            hit = bands == 0
-            for k in range(bands):
-                hit |= lows[k, i] <= ordered[j] <= highs[k, i]
-            if hit:
-                if n == room:
-                    return i, before
-                out_probe[n] = p
-                out_row[n] = row
-                n += 1
-    return stop, n
+@njit(inline="always")
+def _hit(by_equal, bands, mode, equal, ordered, rows, j, e, i, p, least, most, lows, highs, low, high, ticks):
+    """1 if row j is a partner of probe i, else 0; no branch on data, so that loops over j become vector code."""
+    hit = in_bounds(mode, p, rows[j], low, high, ticks)
+    if by_equal:
+        hit &= np.int64(equal[j] == e)
+    if bands == 1:
+        hit &= np.int64(least <= ordered[j]) & np.int64(ordered[j] <= most)
+    elif bands > 1:
+        inside = np.int64(0)
+        for k in range(lows.shape[0]):
+            inside |= np.int64(lows[k, i] <= ordered[j]) & np.int64(ordered[j] <= highs[k, i])
+        hit &= inside
+    return hit
 
 
-@njit(nogil=True, cache=True)
-def _scan_count(
-    rows, equal, ordered, probe_rows, probe_equal, lows, highs, start, stop, mode, low, high, ticks
-):
-    n = 0
-    by_equal = equal.size > 0
-    bands = lows.shape[0]
-    for i in range(start, stop):
-        p = probe_rows[i]
-        for j in range(rows.size):
-            if by_equal and equal[j] != probe_equal[i]:
-                continue
-            if not in_bounds(mode, p, rows[j], low, high, ticks):
-                continue
-            hit = bands == 0
-            for k in range(bands):
-                hit |= lows[k, i] <= ordered[j] <= highs[k, i]
-            n += hit
-    return n
+@cache
+def _scan_kernel(by_equal: bool, bands: int, mode: int, emit: bool):
+    """The loop for one kind of predicate; with `emit` it writes pairs, without it only counts."""
+
+    @njit(nogil=True, cache=True)
+    def scan(
+        rows, equal, ordered, probe_rows, probe_equal, lows, highs, i, stop, j, low, high, ticks, out_probe, out_row
+    ):
+        """From probe i and row j on; returns (probe, row, pairs) where it stopped, for want of room or at the end.
+
+        A block of rows is counted first, and gone through one by one only if there is anything in it.
+        """
+        n = np.int64(0)
+        room = out_row.size
+        size = rows.size
+        e = np.int64(0)
+        least = np.int64(0)
+        most = np.int64(0)
+        while i < stop:
+            p = probe_rows[i]
+            if bands > 0:
+                least = lows[0, i]
+                most = highs[0, i]
+            if by_equal:
+                e = probe_equal[i]
+            while j < size:
+                end = min(j + _BLOCK, size)
+                hits = np.int64(0)
+                for k in range(j, end):
+                    hits += _hit(
+                        by_equal, bands, mode, equal, ordered, rows, k, e, i, p, least, most, lows, highs,
+                        low, high, ticks,
+                    )  # fmt: skip
+                if emit and hits > 0:
+                    if n + hits > room:
+                        return i, j, n
+                    for k in range(j, end):
+                        if _hit(
+                            by_equal, bands, mode, equal, ordered, rows, k, e, i, p, least, most, lows, highs,
+                            low, high, ticks,
+                        ):  # fmt: skip
+                            out_probe[n] = p
+                            out_row[n] = rows[k]
+                            n += 1
+                elif not emit:
+                    n += hits
+                j = end
+            j = 0
+            i += 1
+        return i, j, n
+
+    return scan
 
 
 @dataclass(frozen=True)
@@ -153,34 +175,37 @@ class NestedLoopStructure:
         n = self._size
         return self._rows[:n], self._equal[:n], self._ordered[:n]
 
+    def _kernel(self, bounds: TickBounds | None, probes: Probes, emit: bool):
+        return _scan_kernel(self._equal.size > 0, min(probes.lows.shape[0], 2), bounds_mode(bounds), emit)
+
     def find(self, probes: Probes, start: int, stop: int, bounds: TickBounds | None) -> Iterator[Pairs]:
         """O(rows) per probe."""
         if not self._size:
             return
         b = bounds or no_ticks()
-        out = Emitter(min(PORTION, 2 * (stop - start)))
+        scan = self._kernel(bounds, probes, emit=True)
+        row = 0
+        room = 2 * (stop - start) + _BLOCK
         while start < stop:
-            done, n = _scan(
-                *self._filled(), probes.rows, probes.equal, probes.lows, probes.highs, start, stop,
-                bounds_mode(bounds), b.low, b.high, b.ticks, out.batch_rows, out.rows,
+            out = Emitter(min(PORTION, room))
+            start, row, n = scan(
+                *self._filled(), probes.rows, probes.equal, probes.lows, probes.highs, start, stop, row,
+                b.low, b.high, b.ticks, out.batch_rows, out.rows,
             )  # fmt: skip
             if n:
                 yield out.emitted(n)
-            if done == start:
-                out.grow()
-            elif done < stop:
-                out = Emitter(min(PORTION, 2 * out.rows.size))
-            start = done
+            room *= 2
 
     def count(self, probes: Probes, start: int, stop: int, bounds: TickBounds | None) -> int:
         """As `find`, without writing pairs."""
         if not self._size:
             return 0
         b = bounds or no_ticks()
-        return _scan_count(
-            *self._filled(), probes.rows, probes.equal, probes.lows, probes.highs, start, stop,
-            bounds_mode(bounds), b.low, b.high, b.ticks,
-        )  # fmt: skip
+        scan = self._kernel(bounds, probes, emit=False)
+        return scan(
+            *self._filled(), probes.rows, probes.equal, probes.lows, probes.highs, start, stop, 0,
+            b.low, b.high, b.ticks, _NO_ROWS, _NO_ROWS,
+        )[2]  # fmt: skip
 
     def seal(self) -> None:
         self._rows, self._equal, self._ordered = (a.copy() for a in self._filled())

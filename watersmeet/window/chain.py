@@ -26,6 +26,7 @@ import numpy as np
 from numba import njit
 
 from watersmeet.index.base import Index, Structure, TickBounds, appended
+from watersmeet.window.ticks import Span
 
 Array = np.ndarray
 
@@ -41,19 +42,6 @@ def settle(settled, rows, fresh):
         n += settled[row] == 0
         settled[row] = 1
     return n
-
-
-@njit(nogil=True, cache=True)
-def _least_greatest_in_order(ticks):
-    least = ticks[0]
-    greatest = ticks[0]
-    in_order = True
-    for i in range(1, ticks.size):
-        tick = ticks[i]
-        in_order &= tick >= greatest
-        least = min(least, tick)
-        greatest = max(greatest, tick)
-    return least, greatest, in_order
 
 
 @njit(nogil=True, cache=True)
@@ -116,11 +104,10 @@ class Subwindow:
         assert self._settled is not None
         return self._settled[: self.size]
 
-    def append(self, ticks: Array, entries: Any, settled: Array | None) -> None:
-        least, greatest, in_order = _least_greatest_in_order(ticks)
-        self.in_order &= bool(in_order) and (self.greatest is None or least >= self.greatest)
-        self.least = int(least) if self.least is None else min(self.least, int(least))
-        self.greatest = int(greatest) if self.greatest is None else max(self.greatest, int(greatest))
+    def append(self, ticks: Array, span: Span, entries: Any, settled: Array | None) -> None:
+        self.in_order &= span.in_order and (self.greatest is None or span.least >= self.greatest)
+        self.least = span.least if self.least is None else min(self.least, span.least)
+        self.greatest = span.greatest if self.greatest is None else max(self.greatest, span.greatest)
         if self._ticks is not None:
             self._ticks = appended(self._ticks, self.size, ticks)
         if self._settled is not None:
@@ -210,10 +197,8 @@ class Chain:
     def nbytes(self) -> int:
         return sum(sub.nbytes() for sub in self._subwindows)
 
-    def append(self, position: int, ticks: Array, entries: Any, settled: Array | None) -> None:
-        """Store a batch whose first tuple has this position."""
-        if not ticks.size:
-            return
+    def append(self, position: int, ticks: Array, span: Span, entries: Any, settled: Array | None) -> None:
+        """Store a batch, not an empty one, whose first tuple has this position."""
         if not self._open:
             like = self._subwindows[-1].structure if self._subwindows else None
             newest = Subwindow(position, self._index.structure(like), self._keeps_settled, self._counts)
@@ -221,7 +206,7 @@ class Chain:
             self._open = True
         newest = self._subwindows[-1]
         assert position == newest.base + newest.size
-        newest.append(ticks, entries, settled)
+        newest.append(ticks, span, entries, settled)
         spans = self._span is not None and newest.greatest - newest.least >= self._span  # type: ignore[operator]
         full = self._rows is not None and newest.size >= self._rows
         if full or (spans and newest.size >= self._least_rows):
@@ -232,12 +217,13 @@ class Chain:
         self._subwindows = []
         self._open = False
 
-    def targets(self, low: Array, high: Array) -> list[Target]:
+    def targets(self, low: Array, high: Array, in_order: bool) -> list[Target]:
         """The subwindows that hold ticks in reach of a batch with these bounds, newest first."""
-        if not low.size:
+        if not self._subwindows:
             return []
-        low_least, low_greatest = int(low.min()), int(low.max())
-        high_least, high_greatest = int(high.min()), int(high.max())
+        lows, highs = (low, high) if in_order else (np.sort(low), np.sort(high))
+        low_least, low_greatest = int(lows[0]), int(lows[-1])
+        high_least, high_greatest = int(highs[0]), int(highs[-1])
         found = []
         for sub in reversed(self._subwindows):
             assert sub.least is not None and sub.greatest is not None

@@ -20,9 +20,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from llvmlite import ir
 from numba import carray, njit
 from numba.core import cgutils, types
 from numba.extending import intrinsic
+
+from watersmeet.memory import allocate
 
 Array = np.ndarray
 
@@ -35,7 +38,17 @@ def _at_address(typingctx, address):
     return types.voidptr(address), codegen
 
 
-_pointer: Any = _at_address  # called inside of kernels only, where Numba supplies the typing context
+@intrinsic
+def _word_at(typingctx, address):
+    def codegen(context, builder, signature, args):
+        return builder.load(builder.inttoptr(args[0], ir.IntType(64).as_pointer()))
+
+    return types.uint64(address), codegen
+
+
+# Called inside of kernels only, where Numba supplies the typing context.
+_pointer: Any = _at_address
+_word: Any = _word_at
 
 
 @njit(nogil=True, cache=True)
@@ -71,6 +84,9 @@ def _gather_bytes(addresses, width, chunk, row, out):
             source = carray(_pointer(addresses[c]), (1,), np.uint8)
             for w in range(width):
                 out[i * width + w] = source[row[i] * width + w]
+        else:
+            for w in range(width):
+                out[i * width + w] = 0
 
 
 @njit(nogil=True, cache=True)
@@ -119,12 +135,23 @@ def _gather_texts(addresses, data, chunk, row, offsets, out):
 
 
 @njit(nogil=True, cache=True)
-def locate(positions, starts, blocks, block_bits, first, chunk, row):
-    """Turn positions into (chunk, row); -1 stays -1.
+def gather_words(where, columns, chunk, row, outputs, start, stop):
+    """Rows start..stop of several columns of 8-byte values without nulls, to these addresses; one call for all."""
+    for k in range(columns.size):
+        addresses = where[columns[k], 2]
+        out = carray(_pointer(outputs[k]), (stop,), np.uint64)
+        for i in range(start, stop):
+            out[np.uint64(i)] = _word(addresses[np.uint32(chunk[i])] + 8 * row[i])
 
-    `blocks` holds the chunk in which each block of 2^block_bits positions begins, so the search is a step or two.
+
+@njit(nogil=True, cache=True)
+def locate(positions, starts, blocks, block_bits, first, chunk, row, start, stop):
+    """Turn positions[start:stop] into (chunk, row); -1 stays -1.
+
+    `blocks` holds the chunk in which each block of 2^block_bits positions, from `first` on, begins; so the search is a
+    step or two.
     """
-    for i in range(positions.size):
+    for i in range(start, stop):
         p = positions[i]
         if p < 0:
             chunk[i] = -1
@@ -185,25 +212,23 @@ class ColumnKind:
             _gather_bits(where[2], where[1], 0, chunk, row, bits)
             buffers = [validity, pa.py_buffer(bits)]
         elif self.offset_type is not None:
-            offsets = np.empty(n + 1, self.offset_type)
+            offset_buffer, offsets = allocate(n + 1, self.offset_type)
             total = _gather_offsets(where[2], chunk, row, offsets)
             if self.offset_type is np.int32 and total > np.iinfo(np.int32).max:
                 raise OverflowError("a result column holds more than 2 GiB of text")
-            text = np.empty(total, np.uint8)
+            text_buffer, text = allocate(total, np.uint8)
             _gather_texts(where[2], where[3], chunk, row, offsets, text)
-            buffers = [validity, pa.py_buffer(offsets), pa.py_buffer(text)]
+            buffers = [validity, offset_buffer, text_buffer]
         else:
             width = self.width or 0
+            value_buffer, values = allocate(n * width, np.uint8)
             if width in _WORDS:
-                values = np.empty(n, _WORDS[width])
-                _gather_values(where[2], chunk, row, values)
+                _gather_values(where[2], chunk, row, values.view(_WORDS[width]))
             elif width % 8 == 0:
-                values = np.empty(n * width // 8, np.int64)
-                _gather_wide(where[2], width // 8, chunk, row, values)
+                _gather_wide(where[2], width // 8, chunk, row, values.view(np.int64))
             else:
-                values = np.zeros(n * width, np.uint8)
                 _gather_bytes(where[2], width, chunk, row, values)
-            buffers = [validity, pa.py_buffer(values)]
+            buffers = [validity, value_buffer]
         return pa.Array.from_buffers(self.type, n, buffers, nulls if validity is not None else 0)
 
 

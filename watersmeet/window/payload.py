@@ -16,8 +16,10 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from watersmeet.window.gather import ColumnKind, gather_by_chunk, locate
-from watersmeet.workers import SMALL, Workers
+from watersmeet.index.base import appended
+from watersmeet.memory import allocate, room
+from watersmeet.window.gather import ColumnKind, gather_by_chunk, gather_words, locate
+from watersmeet.workers import Workers
 
 Array = np.ndarray
 
@@ -33,11 +35,15 @@ class Payload:
         self._kinds = [ColumnKind(field.type) for field in schema]
         self._end = 0
         self._chunks: list[pa.RecordBatch] = []
-        self._bytes: list[int] = []
-        # One place a chunk, with room for more: where it starts, and where its buffers lie ([columns, 4, chunks]).
+        # One place a chunk, with room for more: where it starts (and, behind the last, where that ends); where its
+        # buffers lie ([columns, 4, chunks]).
         self._starts = np.zeros(16, np.int64)
         self._where = np.zeros((len(self._kinds), 4, 16), np.int64)
-        self._blocks: Array | None = None
+        self._has_nulls = np.zeros(len(self._kinds), bool)
+        # The chunk with the first position of each block of positions, from the block that `_first` lies in.
+        self._first = 0
+        self._blocks = np.zeros(16, np.int32)
+        self._block_count = 0
 
     @property
     def end(self) -> int:
@@ -45,35 +51,58 @@ class Payload:
         return self._end
 
     def nbytes(self) -> int:
-        return sum(self._bytes)
+        return sum(chunk.nbytes for chunk in self._chunks)
 
     def append(self, batch: pa.RecordBatch) -> None:
         if not batch.num_rows:
             return
         start = self._end
         self._end += batch.num_rows
+        before = len(self._chunks)
         while self._chunks and batch.num_rows < self._small_rows:
             newest = self._chunks[-1]
+            newest_start = int(self._starts[len(self._chunks) - 1])
             if newest.num_rows > 2 * batch.num_rows or newest.num_rows + batch.num_rows > self._small_rows:
                 break
-            if self._starts[len(self._chunks) - 1] + newest.num_rows != start:
+            if newest_start + newest.num_rows != start:
                 break
-            start = int(self._starts[len(self._chunks) - 1])
+            start = newest_start
             self._chunks.pop()
-            self._bytes.pop()
             batch = _joined(newest, batch)
         at = len(self._chunks)
         if at + 2 > self._starts.size:
             self._starts = np.concatenate([self._starts, np.zeros_like(self._starts)])
             self._where = np.concatenate([self._where, np.zeros_like(self._where)], axis=2)
         self._chunks.append(batch)
-        self._bytes.append(batch.nbytes)
         self._starts[at] = start
         self._starts[at + 1] = self._end
-        for c, (kind, column) in enumerate(zip(self._kinds, batch.columns, strict=True)):
+        for c, kind in enumerate(self._kinds):
             if kind.direct:
-                self._where[c, :, at] = kind.addresses(column)
-        self._blocks = None
+                where = kind.addresses(batch.column(c))
+                self._where[c, :, at] = where
+                if where[0]:
+                    self._has_nulls[c] = True
+        if at == before > 0:
+            self._add_blocks(at)
+        else:
+            self._make_blocks()
+
+    def _add_blocks(self, at: int) -> None:
+        """Blocks that begin in the newest chunk."""
+        known = (self._first >> _BLOCK_BITS) + self._block_count
+        beyond = ((self._end - 1) >> _BLOCK_BITS) + 1
+        if beyond > known:
+            new = np.full(beyond - known, at, np.int32)
+            self._blocks = appended(self._blocks, self._block_count, new)
+            self._block_count += new.size
+
+    def _make_blocks(self) -> None:
+        starts = self._starts[: len(self._chunks)]
+        self._first = int(starts[0]) if len(self._chunks) else self._end
+        blocks = np.arange(self._first >> _BLOCK_BITS, ((self._end - 1) >> _BLOCK_BITS) + 1)
+        found = np.searchsorted(starts, blocks << _BLOCK_BITS, "right") - 1
+        self._blocks = np.maximum(found, 0).astype(np.int32)
+        self._block_count = self._blocks.size
 
     def retain(self, kept: list[tuple[int, int]]) -> None:
         """Let go of chunks that hold no position in these ascending (first, one behind the last) ranges."""
@@ -87,67 +116,53 @@ class Payload:
             if first < start + chunk.num_rows:
                 wanted.append(i)
         n = len(wanted)
+        if n == len(self._chunks):
+            return
         self._starts[:n] = self._starts[wanted]
         self._starts[n] = self._end
         self._where[:, :, :n] = self._where[:, :, wanted]
         self._chunks = [self._chunks[i] for i in wanted]
-        self._bytes = [self._bytes[i] for i in wanted]
-        self._blocks = None
-
-    def _block_table(self) -> Array:
-        """The chunk in which each block of positions begins."""
-        blocks = self._blocks
-        if blocks is None:
-            starts = self._starts[: len(self._chunks) + 1]
-            begins = np.arange(starts[0], self._end, 1 << _BLOCK_BITS)
-            blocks = self._blocks = (np.searchsorted(starts, begins, "right") - 1).astype(np.int32)
-        return blocks
+        self._has_nulls[:] = self._where[:, 0, :n].any(axis=1)
+        self._make_blocks()
 
     def take(
         self, positions: Array, columns: Sequence[int] | None = None, workers: Workers | None = None
     ) -> list[pa.Array]:
         """These columns (default all) of the tuples at these positions; position -1 is a row of nulls."""
-        wanted = range(len(self._kinds)) if columns is None else columns
+        wanted = list(range(len(self._kinds)) if columns is None else columns)
+        n = positions.size
         if not self._chunks:  # only nulls can be asked for
-            return [pa.nulls(positions.size, self._kinds[c].type) for c in wanted]
-        chunk = np.empty(positions.size, np.int32)
-        row = np.empty(positions.size, np.int64)
-        locate(positions, self._starts, self._block_table(), _BLOCK_BITS, self._starts[0], chunk, row)
-        where = self._where[:, :, : len(self._chunks)]
-        missing = bool(positions.size) and positions.min() < 0
+            return [pa.nulls(n, self._kinds[c].type) for c in wanted]
+        workers = workers or self._workers
+        missing = n > 0 and int(positions.min()) < 0
+        words = [c for c in wanted if self._kinds[c].width == 8 and not missing and not self._has_nulls[c]]
+        chunk, row = room(n, np.int32), room(n, np.int64)
+        buffers = [allocate(n, np.uint64) for _ in words]
+        outputs = np.array([values.ctypes.data for _, values in buffers], np.int64)
+        word_columns = np.array(words, np.int64)
+        first = (self._first >> _BLOCK_BITS) << _BLOCK_BITS
+
+        def gather_part(part: tuple[int, int]) -> None:
+            start, stop = part
+            locate(positions, self._starts, self._blocks, _BLOCK_BITS, first, chunk, row, start, stop)
+            gather_words(self._where, word_columns, chunk, row, outputs, start, stop)
+
+        workers.map(gather_part, workers.parts(n))
 
         def gather(c: int) -> pa.Array:
             kind = self._kinds[c]
             if kind.direct:
-                return kind.gather(where[c], chunk, row, missing or bool(where[c, 0].any()))
+                return kind.gather(self._where[c], chunk, row, missing or bool(self._has_nulls[c]))
             arrays = {int(i): self._chunks[i].column(c) for i in np.unique(chunk) if i >= 0}
             return gather_by_chunk(arrays, kind.type, chunk, row)
 
-        if positions.size < SMALL:
-            return [gather(c) for c in wanted]
-        return (workers or self._workers).map(gather, wanted)
+        others = [c for c in wanted if c not in words]
+        found = dict(zip(others, workers.map(gather, others), strict=True))
+        for c, (buffer, _) in zip(words, buffers, strict=True):
+            found[c] = pa.Array.from_buffers(self._kinds[c].type, n, [None, buffer], 0)
+        return [found[c] for c in wanted]
 
 
 def _joined(first: pa.RecordBatch, second: pa.RecordBatch) -> pa.RecordBatch:
     columns = [pa.concat_arrays([a, b]) for a, b in zip(first.columns, second.columns, strict=True)]
     return pa.RecordBatch.from_arrays(columns, schema=first.schema)
-
-
-def take_rows(batch: pa.RecordBatch, rows: Array, columns: Sequence[int], workers: Workers) -> list[pa.Array]:
-    """Columns of one batch at these rows."""
-    as_arrow: list[pa.Array] = []
-
-    def take(c: int) -> pa.Array:
-        column = batch.column(c)
-        kind = column.type
-        if column.null_count == 0 and pa.types.is_primitive(kind) and not pa.types.is_boolean(kind):
-            width = kind.bit_width // 8
-            values = np.frombuffer(column.buffers()[1], f"u{width}")[column.offset : column.offset + len(column)]
-            return pa.Array.from_buffers(kind, rows.size, [None, pa.py_buffer(values.take(rows))], 0)
-        if not as_arrow:
-            as_arrow.append(pa.array(rows))
-        return column.take(as_arrow[0])
-
-    if rows.size < SMALL or not len(batch):
-        return [take(c) for c in columns]
-    return workers.map(take, columns)

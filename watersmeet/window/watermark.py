@@ -14,6 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from watersmeet.query.windows import Side, other
+from watersmeet.window.ticks import Span
 
 
 class Watermarks:
@@ -35,10 +36,13 @@ class Watermarks:
         before = self._greatest[side]
         self._greatest[side] = greatest if before is None else max(before, greatest)
 
-    def late(self, side: Side, ticks: np.ndarray) -> np.ndarray | None:
-        """Mask of the late ones among newly arrived tuples; None if there are none. O(n)."""
+    def late(self, side: Side, ticks: np.ndarray, span: Span) -> np.ndarray | None:
+        """Mask of the late ones among newly arrived tuples; None if there are none. O(n), mostly O(1)."""
         limit = self.of(other(side))
-        if limit is None or not ticks.size or ticks.min() >= limit:
+        if limit is None or span.least >= limit:
+            return None
+        seen = self._greatest[side]
+        if span.in_order and (seen is None or span.least >= seen - self._lateness[side]):
             return None
         before = np.empty(ticks.size, np.int64)
         greatest = self._greatest[side]

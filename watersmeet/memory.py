@@ -1,0 +1,23 @@
+"""Room for results and for work in progress.
+
+It comes from Arrow's memory pool, which keeps what is freed for the next batch. The C library gives large pieces back
+to the system, and to have them anew, zeroed, page by page, costs more than to fill them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+
+def allocate(n: int, dtype: Any) -> tuple[pa.Buffer, np.ndarray]:
+    """n uninitialised values, as an Arrow buffer and as an array over it."""
+    buffer = pa.allocate_buffer(n * np.dtype(dtype).itemsize)
+    return buffer, np.frombuffer(buffer, dtype)
+
+
+def room(n: int, dtype: Any) -> np.ndarray:
+    """n uninitialised values."""
+    return allocate(n, dtype)[1]
