@@ -140,7 +140,7 @@ def explain(
 def embedded(
     quick: Annotated[bool, typer.Option("--quick", help="Small sizes, for a first look.")] = False,
     only: Annotated[
-        list[str] | None, typer.Option(help="Run only this part (band_last, A2 or B); may be repeated.")
+        list[str] | None, typer.Option(help="Run only this part (band_last, A2, B, subwindows); may be repeated.")
     ] = None,
     rounds: Annotated[int | None, typer.Option(min=1, help="Times each measurement is repeated.")] = None,
     out: Annotated[

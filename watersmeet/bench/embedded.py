@@ -1,11 +1,12 @@
 """The embedded engine, measured: `watersmeet bench embedded`.
 
-Three parts, each checked as well as timed (see workloads.py for the streams, race.py for how contenders take
+Four parts, each checked as well as timed (see workloads.py for the streams, race.py for how contenders take
 turns):
 
     band_last   one thread, pairs out, against np.argsort of a window of keys, and against a nested loop
     A2, B       all cores, full rows out, against what users hand-roll (peers.py) and, for A2, DataFusion's
                 symmetric hash join (symmetric.py)
+    subwindows  into how many pieces a window is best cut: the same joins, one thread, with 1 to 16
 
 `run` returns plain data and stores it as JSON; report.py turns that into tables. A quick run uses small
 windows and a few batches to show that everything works: its ratios are not held against the targets.
@@ -31,7 +32,7 @@ from watersmeet.bench.race import FILL_ROWS, Lane, Ours, agree, peer_lane
 from watersmeet.bench.symmetric import SymmetricHashJoin
 from watersmeet.bench.workloads import Workload
 
-PARTS = ("band_last", "A2", "B")
+PARTS = ("band_last", "A2", "B", "subwindows")
 OURS = "watersmeet"
 
 
@@ -46,6 +47,7 @@ class Sizes:
     turn: float = 1.0  # seconds that a contender is timed in a round
     rounds: int = 3
     unbounded_windows: int = 5  # how much of its streams the symmetric hash join reads
+    subwindows: tuple[int, ...] = (1, 2, 3, 4, 8, 16)
 
 
 FULL = Sizes()
@@ -81,7 +83,7 @@ def run(
     sizes: Sizes | None = None,
     say: Callable[[str], None] | None = None,
 ) -> dict[str, Any]:
-    """Measure, check, store. `only` names parts (band_last, A2, B); `say` gets a line a measurement
+    """Measure, check, store. `only` names parts (band_last, A2, B, subwindows); `say` gets a line a measurement
     (default: standard error)."""
     for part in only or ():
         if part not in PARTS:
@@ -106,7 +108,12 @@ def run(
     }
     for part in PARTS:
         if not only or part in only:
-            bench.last() if part == "band_last" else bench.within(part)
+            if part == "band_last":
+                bench.last()
+            elif part == "subwindows":
+                bench.subwindows()
+            else:
+                bench.within(part)
     report |= {
         "results": bench.results,
         "ratios": bench.ratios,
@@ -266,6 +273,31 @@ class Bench:
                 ours.speed / best.speed,
                 goal,
             )
+
+    # -- subwindows: how many are best ------------------------------------------------------------------
+
+    def subwindows(self) -> None:
+        sizes = self.sizes
+        middle = sizes.windows[len(sizes.windows) // 2]
+        races = [workloads.band_last(middle, batch) for batch in sizes.last_batches[:2]]
+        races += [make(sizes.batches[0], seconds=sizes.seconds) for make in (workloads.a2, workloads.b)]
+        for workload in races:
+            output = "rows" if workload.spacing_us else "pairs"
+            lanes = []
+            for count in sizes.subwindows:
+                join = Ours(workload, output=output, threads=1, subwindows=count)
+                lane = Lane(f"{workload.name}, {join.index}", f"{count} subwindows", workload, join)
+                lane.fill(2 * workload.window_rows)
+                lane.turn(sizes.turn / 2, timed=False)
+                lanes.append(lane)
+            for _ in range(sizes.rounds):
+                for lane in lanes:
+                    lane.turn(sizes.turn, least_rows=workload.window_rows)
+            checked = agree(lanes)
+            for lane in lanes:
+                self.record(lane.result() | {"workload": "subwindows", "checked_pairs": checked.pairs})
+            del lanes
+            gc.collect()
 
     # -- collecting -------------------------------------------------------------------------------------
 

@@ -9,8 +9,10 @@ import pyarrow as pa
 from watersmeet.query.windows import Side
 
 
-def as_batch(data: Any, side: Side) -> pa.RecordBatch:
+def as_batch(data: Any, side: Side, known: pa.Schema | None = None) -> pa.RecordBatch:
     """Anything that speaks Arrow, as one record batch; by reference where it is in one piece already."""
+    if known is not None and isinstance(data, pa.RecordBatch) and data.schema.equals(known):
+        return data
     batch = _read(data, side)
     if any(_has_view(t) for t in batch.schema.types):
         schema = pa.schema([pa.field(f.name, _without_views(f.type)) for f in batch.schema])

@@ -123,8 +123,8 @@ class StreamJoin:
         schemas = dict(self._schemas)
         for side in SIDES:
             if given[side] is not None:
-                batch = as_batch(given[side], side)
                 known = schemas[side]
+                batch = as_batch(given[side], side, known)
                 if known is None:
                     known = schemas[side] = check_schema(batch.schema, side)
                 batches[side] = conform(batch, known, side)

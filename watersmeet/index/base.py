@@ -103,8 +103,8 @@ class Emitter:
         self._reserve(max(int(capacity), 64))
 
     def _reserve(self, capacity: int) -> None:
-        self.batch_rows = room(capacity, np.int32)
-        self.rows = room(capacity, np.int32)
+        both = room(2 * capacity, np.int32)
+        self.batch_rows, self.rows = both[:capacity], both[capacity:]
 
     def grow(self) -> None:
         self._reserve(2 * self.batch_rows.size)

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from watersmeet.index.base import appended
-from watersmeet.memory import allocate, room
+from watersmeet.memory import room
 from watersmeet.window.gather import ColumnKind, gather_by_chunk, gather_words, locate
 from watersmeet.workers import Workers
 
@@ -137,8 +137,8 @@ class Payload:
         missing = n > 0 and int(positions.min()) < 0
         words = [c for c in wanted if self._kinds[c].width == 8 and not missing and not self._has_nulls[c]]
         chunk, row = room(n, np.int32), room(n, np.int64)
-        buffers = [allocate(n, np.uint64) for _ in words]
-        outputs = np.array([values.ctypes.data for _, values in buffers], np.int64)
+        buffers = [pa.allocate_buffer(8 * n) for _ in words]
+        outputs = np.array([buffer.address for buffer in buffers], np.int64)
         word_columns = np.array(words, np.int64)
         first = (self._first >> _BLOCK_BITS) << _BLOCK_BITS
 
@@ -158,7 +158,7 @@ class Payload:
 
         others = [c for c in wanted if c not in words]
         found = dict(zip(others, workers.map(gather, others), strict=True))
-        for c, (buffer, _) in zip(words, buffers, strict=True):
+        for c, buffer in zip(words, buffers, strict=True):
             found[c] = pa.Array.from_buffers(self._kinds[c].type, n, [None, buffer], 0)
         return [found[c] for c in wanted]
 
