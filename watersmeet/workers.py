@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-#: Below this many rows handing work to another thread costs more than it saves.
-SMALL = 2048
+#: Below this many rows handing work to another thread, and waiting for it, costs more than it saves.
+SMALL = 1 << 14
 
 
 class Workers:
@@ -27,8 +27,10 @@ class Workers:
         self._pool: ThreadPoolExecutor | None = None
 
     def parts(self, n: int, small: int = SMALL, each: int = 4) -> list[tuple[int, int]]:
-        """Cut range(n) into (start, stop) parts: one if n is small, else about `each` a thread."""
-        count = 1 if self.threads == 1 else max(1, min(each * self.threads, n // small))
+        """Cut range(n) into (start, stop) parts: one if n is small, else some, at most `each`, for each thread."""
+        count = 1
+        if self.threads > 1 and n >= small:
+            count = self.threads * max(1, min(each, n // (small * self.threads)))
         return [(n * i // count, n * (i + 1) // count) for i in range(count)]
 
     def start(self, work: Callable[[], T]) -> Future[T]:

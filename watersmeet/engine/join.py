@@ -25,7 +25,7 @@ from watersmeet.query.windows import SIDES, BoundTimeWindow, Hopping, Last, Side
 from watersmeet.workers import Workers
 
 #: Into how many subwindows a window is cut; docs/windows.md shows what was measured.
-SUBWINDOWS = 3
+SUBWINDOWS = 2
 
 
 class StreamJoin:

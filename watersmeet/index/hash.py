@@ -44,7 +44,7 @@ from watersmeet.index.sorting import sorted_values
 from watersmeet.workers import Workers
 
 _FIBONACCI = np.uint64(0x9E3779B97F4A7C15)
-_LOAD = 1.5  # rows a bucket, at most
+_LOAD = 1.0  # rows a bucket, at most
 _FEW = 64  # walkers below which rounds do not pay
 _LEAST_ROOM = 4096  # pairs
 
