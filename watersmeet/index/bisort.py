@@ -58,7 +58,7 @@ from watersmeet.index.base import (
     live_rows,
     no_ticks,
 )
-from watersmeet.index.sorting import sorted_rows
+from watersmeet.index.sorting import sorted_rows, taken
 from watersmeet.workers import Workers
 
 _GREATEST = np.iinfo(np.int64).max
@@ -336,7 +336,7 @@ class BISort:
             major, minor = (None if major is None else major[rows]), minor[rows]
         order = sorted_rows(major, minor, workers)
         return Entries(
-            _NONE if major is None else major[order], minor[order], order if rows is None else rows[order]
+            _NONE if major is None else taken(major, order), taken(minor, order), order if rows is None else rows[order]
         )
 
     def probes(self, equal, lows, highs, live, n, workers: Workers, entries: Entries | None = None) -> Probes:
@@ -350,7 +350,7 @@ class BISort:
         bands = []
         for low, high in zip(lows, highs, strict=True):
             for order in _known_orders(entries):
-                ranges = (_NONE if equal is None else equal[order], low[order], high[order], order)
+                ranges = (_NONE if equal is None else taken(equal, order), taken(low, order), taken(high, order), order)
                 if _in_order(ranges[0], ranges[1]):
                     break
             else:
@@ -358,7 +358,7 @@ class BISort:
                 major, minor = (equal, low) if rows is None else (None if equal is None else equal[rows], low[rows])
                 order = sorted_rows(major, minor, workers)
                 order = order if rows is None else rows[order]
-                ranges = (_NONE if equal is None else equal[order], low[order], high[order], order)
+                ranges = (_NONE if equal is None else taken(equal, order), taken(low, order), taken(high, order), order)
             bands.append(ranges)
         return Probes(tuple(bands))
 

@@ -122,6 +122,19 @@ def _sort_groups(major, minor, order):
         start = stop
 
 
+@njit(nogil=True, cache=True)
+def _take(values, rows, out):
+    for i in range(rows.size):
+        out[i] = values[np.uint32(rows[i])]
+
+
+def taken(values: Array, rows: Array) -> Array:
+    """values[rows] for row numbers that are int32, which NumPy would first widen."""
+    out = np.empty(rows.size, np.int64)
+    _take(values, rows, out)
+    return out
+
+
 def sorted_values(values: Array, workers: Workers) -> Array:
     """The values in order; may sort in place. O(n log n)."""
 

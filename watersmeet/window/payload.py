@@ -18,8 +18,8 @@ import pyarrow as pa
 
 from watersmeet.index.base import appended
 from watersmeet.memory import room
-from watersmeet.window.gather import ColumnKind, gather_by_chunk, gather_words, locate
-from watersmeet.workers import Workers
+from watersmeet.window.gather import ColumnKind, gather_by_chunk, gather_words, gather_words_from_one, locate
+from watersmeet.workers import SMALL, Workers
 
 Array = np.ndarray
 
@@ -131,36 +131,54 @@ class Payload:
         """These columns (default all) of the tuples at these positions; position -1 is a row of nulls."""
         wanted = list(range(len(self._kinds)) if columns is None else columns)
         n = positions.size
-        if not self._chunks:  # only nulls can be asked for
+        if not self._chunks or not n:  # only nulls can be asked for
             return [pa.nulls(n, self._kinds[c].type) for c in wanted]
         workers = workers or self._workers
-        missing = n > 0 and int(positions.min()) < 0
-        words = [c for c in wanted if self._kinds[c].width == 8 and not missing and not self._has_nulls[c]]
-        chunk, row = room(n, np.int32), room(n, np.int64)
+        least = int(positions.min())
+        words = [c for c in wanted if self._kinds[c].width == 8 and least >= 0 and not self._has_nulls[c]]
+        found = self._take_words(positions, words, least, workers) if words else {}
+        others = [c for c in wanted if c not in found]
+        if others:
+            chunk, row = room(n, np.int32), room(n, np.int64)
+            locate(positions, self._starts, self._blocks, _BLOCK_BITS, self._first_block(), chunk, row)
+
+            def gather(c: int) -> pa.Array:
+                kind = self._kinds[c]
+                if kind.direct:
+                    return kind.gather(self._where[c], chunk, row, least < 0 or bool(self._has_nulls[c]))
+                arrays = {int(i): self._chunks[i].column(c) for i in np.unique(chunk) if i >= 0}
+                return gather_by_chunk(arrays, kind.type, chunk, row)
+
+            found |= zip(others, workers.map(gather, others) if n >= SMALL else map(gather, others), strict=True)
+        return [found[c] for c in wanted]
+
+    def _take_words(self, positions: Array, words: list[int], least: int, workers: Workers) -> dict[int, pa.Array]:
+        """Columns of 8-byte values without nulls, all in one go."""
+        n = positions.size
         buffers = [pa.allocate_buffer(8 * n) for _ in words]
         outputs = np.array([buffer.address for buffer in buffers], np.int64)
-        word_columns = np.array(words, np.int64)
-        first = (self._first >> _BLOCK_BITS) << _BLOCK_BITS
+        columns = np.array(words, np.int64)
+        newest = len(self._chunks) - 1
+        begin = int(self._starts[newest])
 
         def gather_part(part: tuple[int, int]) -> None:
-            start, stop = part
-            locate(positions, self._starts, self._blocks, _BLOCK_BITS, first, chunk, row, start, stop)
-            gather_words(self._where, word_columns, chunk, row, outputs, start, stop)
+            if least >= begin:  # the batch that just came
+                gather_words_from_one(self._where, columns, positions, newest, begin, outputs, *part)
+            else:
+                gather_words(
+                    self._where, columns, positions, self._starts, self._blocks, _BLOCK_BITS, self._first_block(),
+                    outputs, *part,
+                )  # fmt: skip
 
         workers.map(gather_part, workers.parts(n))
+        return {
+            c: pa.Array.from_buffers(self._kinds[c].type, n, [None, buffer], 0)
+            for c, buffer in zip(words, buffers, strict=True)
+        }
 
-        def gather(c: int) -> pa.Array:
-            kind = self._kinds[c]
-            if kind.direct:
-                return kind.gather(self._where[c], chunk, row, missing or bool(self._has_nulls[c]))
-            arrays = {int(i): self._chunks[i].column(c) for i in np.unique(chunk) if i >= 0}
-            return gather_by_chunk(arrays, kind.type, chunk, row)
-
-        others = [c for c in wanted if c not in words]
-        found = dict(zip(others, workers.map(gather, others), strict=True))
-        for c, buffer in zip(words, buffers, strict=True):
-            found[c] = pa.Array.from_buffers(self._kinds[c].type, n, [None, buffer], 0)
-        return [found[c] for c in wanted]
+    def _first_block(self) -> int:
+        """The position with which the first block begins."""
+        return (self._first >> _BLOCK_BITS) << _BLOCK_BITS
 
 
 def _joined(first: pa.RecordBatch, second: pa.RecordBatch) -> pa.RecordBatch:
