@@ -1,7 +1,7 @@
 """The `watersmeet` command: demo, explain, bench.
 
-Everything heavy (NumPy, Arrow, Numba, the engine) is imported inside the command that needs it, so that
-`watersmeet --help` answers at once. What a user can get wrong ends in one message on standard error and exit
+What only one command needs (DuckDB, the demo, the benchmarks) is imported inside of it, so that `watersmeet --help`
+waits for nothing but the package itself. What a user can get wrong ends in one message on standard error and exit
 code 2.
 """
 

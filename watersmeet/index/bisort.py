@@ -6,7 +6,7 @@ ranges.
     samples   [        30 ,         70 ,        90 ]     last key of every partition (here of 3 keys)
     main      [ 10  20  30 | 40  50  70 | 80  80  90 ]   sorted
     rows      [  4   0   7 |  1   8   2 |  3   6   5 ]   whose tuple that is
-    buffer    [ 35  60 ]                                 sorted too, and at most a fraction of main
+    buffer    [ 35  60 ]                                 sorted too, and small beside main
 
 A probe for [35, 50] skips partitions while their sample is below 35 (30: skip, 70: stop), counts the keys below 35
 in that partition (none) and has its start, 3; then counts from there the keys up to 50 (two): its answer is the
@@ -30,7 +30,7 @@ of partners until they are written out. Memory: 12 bytes a tuple (20 composite) 
 
 Reference: PanJoin, section III-D (BI-Sort), III-E (batch mode), figure 6 (rebounding search).
 Differs from the paper: the buffer is sorted, so that probing it is no nested loop and it may be larger; its size
-follows main's unless given; samples have several levels; partitions are counted.
+follows from main's and the batch's unless given; samples have several levels; partitions are counted.
 """
 
 from __future__ import annotations
