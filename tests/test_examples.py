@@ -2,6 +2,7 @@
 
 from datetime import UTC, date, datetime, timedelta
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -362,3 +363,12 @@ def test_close_may_be_the_only_call():
     schema = pa.schema({"ts": pa.int64()})
     with wm.StreamJoin("true", wm.within(5), "full", left_schema=schema, right_schema=schema) as join:
         assert join.close().num_rows == 0
+
+
+def test_a_batch_of_many_windows_may_end_with_int64():
+    ticks = END - 1 - np.arange(20_000, dtype=np.int64)[::-1] * 1000
+    batch = pa.table({"ts": ticks})
+    join = wm.StreamJoin("true", wm.within(999), output="pairs")
+    got = join.push(left=batch, right=batch)
+    assert got["left"].to_pylist() == got["right"].to_pylist()
+    assert sorted(got["left"].to_pylist()) == list(range(20_000))

@@ -154,7 +154,8 @@ class JoinCore:
         so_far = np.maximum.accumulate(arrival.ticks)
         cuts, start = [0], 0
         while n - start >= 2 * _SLICE_ROWS:
-            beyond = int(np.searchsorted(so_far, int(so_far[start]) + reach))
+            edge = min(int(so_far[start]) + reach, np.iinfo(np.int64).max)
+            beyond = int(np.searchsorted(so_far, edge))
             start = max(beyond, start + _SLICE_ROWS)
             if start < n:
                 cuts.append(start)
