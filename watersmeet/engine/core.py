@@ -11,7 +11,9 @@ subwindows go. Storing does not touch what probing reads, so with several thread
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -29,6 +31,9 @@ from watersmeet.window.ticks import Span, span_of
 from watersmeet.workers import SMALL, Workers
 
 Array = np.ndarray
+
+#: Into how many subwindows a window is cut where its index cannot forget.
+_SUBWINDOWS = 2
 
 #: A batch that spans many windows is processed in slices of at least this many rows.
 _SLICE_ROWS = 4096
@@ -58,21 +63,45 @@ class Arrival:
         )  # fmt: skip
 
 
+Piece = tuple[Subwindow, Array, Array]  # pairs: where the partners are, batch rows, rows there
+
+
+@dataclass(frozen=True)
+class Found:
+    """What some of the probes of a batch found."""
+
+    pieces: list[Piece]
+    rows: int
+    batch: pa.RecordBatch | None
+    probe_seconds: float
+    gather_seconds: float
+
+
 @dataclass(frozen=True)
 class Sizes:
-    """How windows are cut into subwindows."""
+    """How windows are cut into subwindows; None: as suits the index."""
 
-    subwindows: int
-    subwindow_rows: int | None
+    subwindows: int | None = None
+    subwindow_rows: int | None = None
     least_rows: int = 1024
 
     def chain(self, index: Index, window: BoundWindow, side: Side, keeps_settled: bool) -> Chain:
-        share = max(window.lifetime(side) // self.subwindows, 1)
+        if self._whole(index):
+            return Chain(index, None, None, 0, keeps_settled, window.counts, forgets=True)
+        share = max(window.lifetime(side) // (self.subwindows or _SUBWINDOWS), 1)
         least = self.least_rows if self.subwindow_rows is None else min(self.least_rows, self.subwindow_rows)
         span, rows = (None, max(share, least)) if window.counts else (share, None)
         if self.subwindow_rows is not None:
             rows = self.subwindow_rows
         return Chain(index, span, rows, least, keeps_settled, window.counts)
+
+    def text(self, index: Index) -> str:
+        if self._whole(index):
+            return "1 a window, which forgets its oldest rows"
+        return f"{self.subwindows or _SUBWINDOWS} a window"
+
+    def _whole(self, index: Index) -> bool:
+        return self.subwindows is None and self.subwindow_rows is None and index.forgets
 
 
 class JoinCore:
@@ -197,45 +226,50 @@ class JoinCore:
             chain.append(first, arrival.ticks, arrival.span, entries, settled)
             return time.perf_counter() - begin
 
-        stores = self._workers.start(store) if n >= SMALL else None
-        try:
-            found = self._probe(side, first, probes, targets, results)
-        finally:
-            self._metrics.seconds["store"] += store() if stores is None else stores.result()
-        if found is not None:
+        parts = self._workers.parts(probes.size, SMALL) if probes is not None and probes.size else []
+        work: list[Callable[[], Any]] = [partial(self._probe, side, first, probes, targets, results, p) for p in parts]
+        *found, stored = self._workers.map(lambda job: job(), [*work, store])
+        self._metrics.seconds["store"] += stored
+        for part in found:
+            self._metrics.seconds["probe"] += part.probe_seconds
+            self._metrics.seconds["gather"] += part.gather_seconds
+            results.add(part.rows, part.batch)
+        if self._flagged["left"] or self._flagged["right"]:
+            pieces = [piece for part in found for piece in part.pieces]
             with timed("gather"):
-                self._collect(side, first, chain.subwindows[-1], found, results)
+                self._settle(side, first, chain.subwindows[-1], pieces, results)
 
-    def _probe(self, side: Side, first: int, probes, targets: list[Target], results: Results):
-        """Pairs as (subwindow, batch rows, rows); None where counting was enough."""
+    def _probe(self, side: Side, first: int, probes, targets: list[Target], results: Results, part) -> Found:
+        """Find the pairs of some of the probes, and make results of them at once, while they are in cache."""
+        begin = time.perf_counter()
+        start, stop = part
         residual = self._sides[side].residual
-        if probes is None or not probes.size:
-            return []
-        counting = results.counts_only and self.how == "inner" and residual is None
-
-        def work(part: tuple[int, int]):
-            begin = time.perf_counter()
-            start, stop = part
-            answer: Any = []
-            if counting:
-                answer = sum(t.subwindow.structure.count(probes, start, stop, t.bounds) for t in targets)
-            else:
-                for target in targets:
-                    for rows, partners in target.subwindow.structure.find(probes, start, stop, target.bounds):
-                        if residual is not None:
-                            keep = self._keep(side, residual, first, target.subwindow, rows, partners)
-                            rows, partners = rows[keep], partners[keep]
-                        if rows.size:
-                            answer.append((target.subwindow, rows, partners))
-            return answer, time.perf_counter() - begin
-
-        done = self._workers.map(work, self._workers.parts(probes.size))
-        answers = [answer for answer, _ in done]
-        self._metrics.seconds["probe"] += sum(seconds for _, seconds in done)
-        if counting:
-            results.count(sum(answers))
-            return None
-        return [piece for answer in answers for piece in answer]
+        if results.counts_only and self.how == "inner" and residual is None:
+            count = sum(t.subwindow.structure.count(probes, start, stop, t.bounds) for t in targets)
+            return Found([], count, None, time.perf_counter() - begin, 0.0)
+        pieces: list[Piece] = []
+        for target in targets:
+            sub = target.subwindow
+            for rows, partners in sub.structure.find(probes, start, stop, target.bounds):
+                if residual is not None:
+                    keep = self._keep(side, residual, first, sub, rows, partners)
+                    rows, partners = rows[keep], partners[keep]
+                if rows.size:
+                    pieces.append((sub, rows, partners))
+        middle = time.perf_counter()
+        if self.how in ("semi", "anti"):
+            return Found(pieces, 0, None, middle - begin, 0.0)
+        total = sum(rows.size for _, rows, _ in pieces)
+        batch = None
+        if total and not results.counts_only:
+            own, stored = room(total, np.int64), room(total, np.int64)
+            at = 0
+            for sub, rows, partners in pieces:
+                np.add(rows, first, out=own[at : at + rows.size])
+                np.add(partners, sub.base, out=stored[at : at + rows.size])
+                at += rows.size
+            batch = results.pairs(side, own, stored, self.payloads, _ALONE)
+        return Found(pieces, total, batch, middle - begin, time.perf_counter() - middle)
 
     def _keep(
         self, side: Side, residual: Residual, first: int, sub: Subwindow, rows: Array, partners: Array
@@ -252,17 +286,18 @@ class JoinCore:
             columns[one] = dict(zip(names, taken, strict=True))
         return residual.keep(columns["left"], columns["right"], rows.size)
 
-    def _collect(self, side: Side, first: int, newest: Subwindow, found, results: Results) -> None:
+    def _settle(self, side: Side, first: int, newest: Subwindow, pieces: list[Piece], results: Results) -> None:
+        """Note who has found a partner; in a semi join those who had none before come out."""
         fresh = []
         if self._flagged[other(side)]:
-            for sub, _, partners in found:
+            for sub, _, partners in pieces:
                 new = np.empty(partners.size, np.int32)
                 n = settle(sub.settled, partners, new)
                 if side == "right":
                     fresh.append(np.add(new[:n], sub.base, dtype=np.int64))
         if self._flagged[side]:
             offset = first - newest.base
-            for _, rows, _ in found:
+            for _, rows, _ in pieces:
                 new = np.empty(rows.size, np.int64)
                 n = settle(newest.settled, rows.astype(np.int64) + offset, new)
                 if side == "left":
@@ -270,22 +305,13 @@ class JoinCore:
         if self.how == "semi":
             positions = np.concatenate(fresh) if fresh else np.zeros(0, np.int64)
             results.alone("left", self.payloads["left"], positions, self.payloads["right"])
-        elif self.how != "anti":
-            total = sum(rows.size for _, rows, _ in found)
-            own, stored = room(total, np.int64), room(total, np.int64)
-            at = 0
-            for sub, rows, partners in found:
-                np.add(rows, first, out=own[at : at + rows.size])
-                np.add(partners, sub.base, out=stored[at : at + rows.size])
-                at += rows.size
-            results.pairs(side, own, stored, self.payloads)
 
     def check_invariants(self) -> None:
         for side in SIDES:
             self.chains[side].check_invariants()
 
 
-#: Residuals run inside of worker threads already.
+#: Parts of a probe run inside of worker threads already.
 _ALONE = Workers(1)
 
 

@@ -24,9 +24,6 @@ from watersmeet.query.expr import Expr
 from watersmeet.query.windows import SIDES, BoundTimeWindow, Hopping, Last, Side, Within
 from watersmeet.workers import Workers
 
-#: Into how many subwindows a window is cut; docs/windows.md shows what was measured.
-SUBWINDOWS = 2
-
 
 class StreamJoin:
     """Join two streams over a window.
@@ -42,7 +39,8 @@ class StreamJoin:
         next push), then process them together.
     left_schema, right_schema: needed only when a side may stay empty, or results must have all columns from the start.
     keep_late: how many late tuples of each side are kept for `take_late`.
-    subwindows, subwindow_rows: into how many pieces a window is cut, and the most rows of one.
+    subwindows, subwindow_rows: cut a window into so many pieces, of at most so many rows, instead of letting the index
+        decide.
     """
 
     def __init__(
@@ -60,7 +58,7 @@ class StreamJoin:
         left_schema: pa.Schema | None = None,
         right_schema: pa.Schema | None = None,
         keep_late: int = 100_000,
-        subwindows: int = SUBWINDOWS,
+        subwindows: int | None = None,
         subwindow_rows: int | None = None,
         clock: Callable[[], float] = time.monotonic,
     ):
@@ -74,7 +72,7 @@ class StreamJoin:
         _whole("threads", threads, 1)
         _whole("batch_rows", batch_rows, 1)
         _whole("keep_late", keep_late, 0, optional=False)
-        _whole("subwindows", subwindows, 1, optional=False)
+        _whole("subwindows", subwindows, 1)
         _whole("subwindow_rows", subwindow_rows, 1)
         if not isinstance(suffix, str):
             raise TypeError(f"suffix must be text, got {suffix!r}")
@@ -238,7 +236,7 @@ class StreamJoin:
             limits = [f"{self._batch_rows} rows"] if self._batch_rows < 1 << 62 else []
             limits += [f"{self._delay:g} s"] if self._delay is not None else []
             mode = "pushes are collected up to " + " or ".join(limits)
-        lines.append(f"subwindows: {self._sizes.subwindows} a window")
+        lines.append(f"subwindows: {self._sizes.text(self._core.index)}")
         lines.append(f"threads: {self._workers.threads}")
         lines.append(f"batches: {mode}")
         return "\n".join(lines)

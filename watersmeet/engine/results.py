@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from watersmeet.query.windows import Side
 from watersmeet.window.payload import Payload
+from watersmeet.workers import Workers
 
 Array = np.ndarray
 How = Literal["inner", "left", "right", "full", "semi", "anti"]
@@ -55,19 +56,22 @@ class Results:
     def counts_only(self) -> bool:
         return self._output == "count"
 
-    def count(self, n: int) -> None:
-        self.rows += n
-
-    def pairs(self, side: Side, own: Array, stored: Array, payloads: dict[Side, Payload]) -> None:
-        """Pairs: positions of tuples of `side` that arrived, and of their partners."""
-        self.rows += own.size
-        if not own.size or self._output == "count":
-            return
+    def pairs(
+        self, side: Side, own: Array, stored: Array, payloads: dict[Side, Payload], workers: Workers
+    ) -> pa.RecordBatch:
+        """Pairs as a batch of results: positions of tuples of `side` that arrived, and of their partners."""
         left, right = (own, stored) if side == "left" else (stored, own)
         if self._output == "pairs":
-            self._add(left, right)
-        else:
-            self._add(*payloads["left"].take(left), *payloads["right"].take(right))
+            return self._batch(left, right)
+        return self._batch(
+            *payloads["left"].take(left, workers=workers), *payloads["right"].take(right, workers=workers)
+        )
+
+    def add(self, rows: int, batch: pa.RecordBatch | None) -> None:
+        """So many results; None: counted only."""
+        self.rows += rows
+        if batch is not None:
+            self._batches.append(batch)
 
     def alone(self, side: Side, payload: Payload, positions: Array, other: Payload) -> None:
         """Tuples that come out without a partner."""
@@ -78,18 +82,17 @@ class Results:
         if self._output == "pairs":
             missing = pa.nulls(positions.size, pa.int64())
             both = (positions, missing) if side == "left" else (missing, positions)
-            self._add(*(both[:1] if self._left_only else both))
+            self._batches.append(self._batch(*(both[:1] if self._left_only else both)))
             return
-        mine = payload.take(positions)
-        if self._left_only:
-            self._add(*mine)
-            return
-        theirs = other.take(nothing)
-        self._add(*((*mine, *theirs) if side == "left" else (*theirs, *mine)))
+        columns = payload.take(positions)
+        if not self._left_only:
+            theirs = other.take(nothing)
+            columns = [*columns, *theirs] if side == "left" else [*theirs, *columns]
+        self._batches.append(self._batch(*columns))
 
-    def _add(self, *columns: Array | pa.Array) -> None:
+    def _batch(self, *columns: Array | pa.Array) -> pa.RecordBatch:
         arrays = [pa.array(c) if isinstance(c, np.ndarray) else c for c in columns]  # by reference
-        self._batches.append(pa.RecordBatch.from_arrays(arrays, schema=self._schema))
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
     def answer(self) -> pa.Table | int:
         if self._output == "count":

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numba import njit
@@ -61,6 +61,9 @@ class Structure(Protocol):
     def count(self, probes: Any, start: int, stop: int, bounds: TickBounds | None) -> int:
         """How many pairs `find` would yield, without making them."""
 
+    def forget(self, gone: int) -> None:
+        """Drop the rows below `gone` and number the others from 0 again; only where the index says `forgets`."""
+
     def seal(self) -> None:
         """No more inserts will come: give back spare room."""
 
@@ -73,6 +76,8 @@ class Structure(Protocol):
 
 class Index(Protocol):
     """A recipe for structures."""
+
+    forgets: ClassVar[bool]  # whether its structures can forget(), and so hold a whole window
 
     @property
     def name(self) -> str: ...

@@ -5,12 +5,12 @@ ranges.
 
     samples   [        30 ,         70 ,        90 ]     last key of every partition (here of 3 keys)
     main      [ 10  20  30 | 40  50  70 | 80  80  90 ]   sorted
-    rows      [  4   0   7 |  1   8   2 |  3   6   5 ]   whose tuple that is
+    rows      [  4   0   7 |  1   8   2 |  3   6   5 ]   whose tuple that is; in one word with the key, if both fit
     buffer    [ 35  60 ]                                 sorted too, and small beside main
 
 A probe for [35, 50] skips partitions while their sample is below 35 (30: skip, 70: stop), counts the keys below 35
-in that partition (none) and has its start, 3; then counts from there the keys up to 50 (two): its answer is the
-range 3..5 of main, and 0..1 of the buffer.
+in that partition (none) and has its start, 3; from there on it takes the keys up to 50 (two): its answer is the range
+3..5 of main, and 0..1 of the buffer.
 
 Samples are taken again of the samples, in levels, until a batch and a level are of like size. A sorted batch walks
 the level of its own size from left to right (the rebounding search of the paper, with steps that follow from the
@@ -19,18 +19,20 @@ sizes instead of being found by doubling), then goes down one partition a level.
 instructions; that is two to three times faster than galloping, whose branches the processor cannot predict.
 
 Inserts: a batch that is small beside main goes to the buffer; when the buffer is full, or the batch larger than it,
-they are merged into main, in place, from the back, so that every key moves once and no second array is needed.
+they are merged into main, in place, from the back, so that every key moves once and no second array is needed. Rows
+that have expired are forgotten many at a time, in one pass over both.
 
 Invariants: main and buffer are sorted; every inserted live row is in exactly one of them; behind the last key
 stands room for a partition of sentinels (int64's greatest value); level i + 1 holds the last key of every partition
 of level i.
 
-Cost: insert O(log batch + main/buffer) moves a tuple; probe O(levels + log range) a tuple, independent of the number
-of partners until they are written out. Memory: 12 bytes a tuple (20 composite) and a seventh of the keys for samples.
+Cost: insert O(log batch + main/buffer) moves a tuple; probe O(levels) a tuple and O(1) a partner, count O(levels + log
+range). Memory: 8 bytes a tuple packed, 12 not, 20 composite, and a seventh of the keys for samples.
 
 Reference: PanJoin, section III-D (BI-Sort), III-E (batch mode), figure 6 (rebounding search).
 Differs from the paper: the buffer is sorted, so that probing it is no nested loop and it may be larger; its size
-follows from main's and the batch's unless given; samples have several levels; partitions are counted.
+follows from main's and the batch's unless given; samples have several levels; partitions are counted; keys and rows are
+packed; a structure may hold a whole window, as PIM's IM-Tree does, and forget.
 """
 
 from __future__ import annotations
@@ -38,6 +40,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numba import njit
@@ -54,12 +57,27 @@ from watersmeet.index.base import (
     live_rows,
     no_ticks,
 )
-from watersmeet.index.bisort_kernels import count_kernel, find_kernel, merge
+from watersmeet.index.bisort_kernels import (
+    COMPOSITE,
+    GREATEST,
+    PACKED,
+    SINGLE,
+    count_kernel,
+    find_kernel,
+    forget,
+    forget_packed,
+    merge_kernel,
+    pack,
+    unpack,
+)
 from watersmeet.index.sorting import sorted_rows, taken
 from watersmeet.workers import Workers
 
-_GREATEST = np.iinfo(np.int64).max
 _PARTITION = 8
+_DIRECT = 64
+_BITS = 62  # that a packed key and row may take, so that the sentinels are above all of them
+_NONE = np.zeros(0, np.int64)
+_NO_ROWS = np.zeros(0, np.int32)
 
 
 @dataclass(frozen=True)
@@ -69,6 +87,7 @@ class Entries:
     equal: Array  # empty where there is one key
     ordered: Array
     rows: Array
+    beyond: int  # all rows are below
 
     @property
     def size(self) -> int:
@@ -84,9 +103,6 @@ class Probes:
     @property
     def size(self) -> int:
         return self.bands[0][3].size
-
-
-_NONE = np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True)
@@ -106,6 +122,8 @@ class BISort:
         if self.partition_rows < 2:
             raise ValueError(f"partition_rows must be at least 2, got {self.partition_rows}; 8 is a good value")
 
+    forgets: ClassVar[bool] = True
+
     @property
     def name(self) -> str:
         return "bisort"
@@ -120,8 +138,9 @@ class BISort:
             major, minor = (None if major is None else major[rows]), minor[rows]
         order = sorted_rows(major, minor, workers)
         return Entries(
-            _NONE if major is None else taken(major, order), taken(minor, order), order if rows is None else rows[order]
-        )
+            _NONE if major is None else taken(major, order), taken(minor, order),
+            order if rows is None else rows[order], n,
+        )  # fmt: skip
 
     def probes(self, equal, lows, highs, live, n, workers: Workers, entries: Entries | None = None) -> Probes:
         """O(n) where the order of the batch's own keys is that of its probes (a band), else O(n log n).
@@ -179,37 +198,75 @@ def _in_order(equal, low):
 
 
 class _Run:
-    """Sorted keys with their rows, room to grow, and the levels of samples over them."""
+    """Sorted keys with their rows, room to grow, and the levels of samples over them.
+
+    Keys are kept packed with their rows as long as both fit into 62 bits together; see the kernels for the kinds.
+    """
 
     def __init__(self, composite: bool, width: int, expected: int = 0):
         self.size = 0
         self._width = width
-        self._composite = composite
-        self.ordered = np.full(2 * width, _GREATEST, np.int64)
+        self._kind = COMPOSITE if composite else PACKED
+        self._code = (0, -1, 0)  # base, greatest key - base, shift; this one fits no key
+        self._beyond = 0  # all rows are below
+        self.ordered = np.full(2 * width, GREATEST, np.int64)
         self.equal = self.ordered.copy() if composite else _NONE
-        self.rows = np.zeros(1, np.int32)
+        self.rows = np.zeros(1, np.int32) if composite else _NO_ROWS
         self._samples: tuple[Array, Array, Array] | None = None
         if expected:
             self._resize(expected)
 
+    @property
+    def _room(self) -> int:
+        return self.ordered.size - 2 * self._width
+
     def merge(self, entries: Entries, first_row: int) -> None:
+        """O(keys moved)."""
         size = self.size + entries.size
-        if size >= self.rows.size:
-            self._resize(grown(self.rows.size, size))
-        merge(
-            self.equal, self.ordered, self.rows, self.size, entries.equal, entries.ordered, entries.rows,
-            np.int32(first_row),
+        if size > self._room:
+            self._resize(grown(self._room, size))
+        self._beyond = max(self._beyond, first_row + entries.beyond)
+        if self._kind == PACKED:
+            self._encode(int(entries.ordered[0]), int(entries.ordered[-1]))
+        merge_kernel(self._kind)(
+            self._code, self.equal, self.ordered, self.rows, self.size, entries.equal, entries.ordered, entries.rows,
+            first_row,
         )  # fmt: skip
         self.size = size
         self._put_sentinels()
 
+    def _encode(self, least: int, greatest: int) -> None:
+        """See that these keys fit as well: by another code if need be, or no longer packed."""
+        base, span, shift = self._code
+        if base <= least and greatest <= base + span and self._beyond <= 1 << shift:
+            return
+        if self.size:
+            keys, rows = self._unpacked(self.size)
+            least, greatest = min(least, int(keys[0])), max(greatest, int(keys[-1]))
+        code = _code_for(least, greatest, self._beyond)
+        if code is None:
+            self._kind = SINGLE
+            keys_to = self.ordered
+            self.rows = np.empty(self._room + 1, np.int32)
+            if self.size:
+                keys_to[: self.size], self.rows[: self.size] = keys, rows
+        elif self.size:
+            pack(code, keys, rows, self.size, self.ordered)
+        self._code = code or self._code
+
+    def _unpacked(self, n: int) -> tuple[Array, Array]:
+        keys, rows = np.empty(n, np.int64), np.empty(n, np.int32)
+        unpack(self._code, self.ordered, n, keys, rows)
+        return keys, rows
+
     def _put_sentinels(self) -> None:
         """Behind the last key; what lies further on has not been touched, and takes no memory yet."""
         end = self.size + 2 * self._width
-        self.ordered[self.size : end] = _GREATEST
-        if self._composite:
-            self.equal[self.size : end] = _GREATEST
-        self.rows[self.size] = 0
+        self.ordered[self.size : end] = GREATEST
+        if self._kind == COMPOSITE:
+            self.equal[self.size : end] = GREATEST
+        if self._kind != PACKED:
+            self.rows[self.size] = 0  # read, but not used, by a search that ends behind the last key
         self._samples = None
 
     def _resize(self, room: int) -> None:
@@ -220,23 +277,47 @@ class _Run:
             return other
 
         self.ordered = resized(self.ordered)
-        if self._composite:
+        if self._kind == COMPOSITE:
             self.equal = resized(self.equal)
-        rows = np.empty(room + 1, np.int32)  # one more: read, but not used, for a range at the very end
-        rows[: self.size] = self.rows[: self.size]
-        self.rows = rows
+        if self._kind != PACKED:
+            rows = np.empty(room + 1, np.int32)
+            rows[: self.size] = self.rows[: self.size]
+            self.rows = rows
 
     def clear(self) -> None:
-        self.size = 0
+        self.size = self._beyond = 0
+        if self._kind == SINGLE:
+            self._kind, self.rows = PACKED, _NO_ROWS
         self._put_sentinels()
 
     def trim(self) -> None:
-        if self.rows.size > self.size + 1:
+        if self._room > self.size:
             self._resize(self.size)
+
+    def forget(self, gone: int) -> None:
+        """Drop the rows below `gone`, and take `gone` off the numbers of the others. O(size)."""
+        self._beyond = max(self._beyond - gone, 0)
+        if self._kind == PACKED:
+            self.size = forget_packed(self._code[2], self.ordered, self.size, gone)
+        else:
+            self.size = forget(self.equal, self.ordered, self.rows, self.size, np.int32(gone))
+            self._pack_if_it_fits()
+        self._put_sentinels()
+
+    def _pack_if_it_fits(self) -> None:
+        """The keys that were too far apart may have gone."""
+        if self._kind == SINGLE:
+            least, greatest = (int(self.ordered[0]), int(self.ordered[self.size - 1])) if self.size else (0, 0)
+            code = _code_for(least, greatest, self._beyond)
+            if code is not None:
+                pack(code, self.ordered, self.rows, self.size, self.ordered)
+                self._kind, self._code, self.rows = PACKED, code, _NO_ROWS
 
     def entries(self) -> Entries:
         n = self.size
-        return Entries(self.equal[:n] if self._composite else _NONE, self.ordered[:n], self.rows[:n])
+        if self._kind == PACKED:
+            return Entries(_NONE, *self._unpacked(n), self._beyond)
+        return Entries(self.equal[:n], self.ordered[:n], self.rows[:n], self._beyond)
 
     def sample(self) -> tuple[Array, Array, Array]:
         """(equal samples, ordered samples, [begin, count] of each level); level 0 is the run itself."""
@@ -246,12 +327,12 @@ class _Run:
             equals, ordereds = [_NONE], [_NONE]
             equal, ordered = self.equal[: self.size], self.ordered[: self.size]
             begin = 0
-            pad = np.full(2 * w, _GREATEST, np.int64)
+            pad = np.full(2 * w, GREATEST, np.int64)
             while ordered.size > w:
                 ordered = ordered[w - 1 :: w]
                 levels.append((begin, ordered.size))
                 ordereds += [ordered, pad]
-                if self._composite:
+                if self._kind == COMPOSITE:
                     equal = equal[w - 1 :: w]
                     equals += [equal, pad]
                 begin += ordered.size + pad.size
@@ -270,15 +351,15 @@ class _Run:
         """Pairs of the probes band[start:stop]."""
         equal, lows, highs, probe_rows = band
         b = bounds or no_ticks()
-        kernel = find_kernel(self._composite, self._width, bounds_mode(bounds))
+        kernel = find_kernel(self._kind, self._width, bounds_mode(bounds))
         samples = self.sample()
         top = self.level_for(stop - start)
         at = np.uint64(0)
         out = Emitter(min(2 * (stop - start) + 64, PORTION))
         while start < stop:
             done, n, at = kernel(
-                self.equal, self.ordered, self.rows, self.size, *samples, top, np.uint64(at), equal, lows, highs,
-                probe_rows, start, stop, b.low, b.high, b.ticks, out.batch_rows, out.rows,
+                self._code, self.equal, self.ordered, self.rows, self.size, *samples, top, np.uint64(at), equal, lows,
+                highs, probe_rows, start, stop, b.low, b.high, b.ticks, out.batch_rows, out.rows,
             )  # fmt: skip
             if n:
                 yield out.emitted(n)
@@ -291,27 +372,57 @@ class _Run:
     def count(self, band, start: int, stop: int, bounds: TickBounds | None) -> int:
         equal, lows, highs, probe_rows = band
         b = bounds or no_ticks()
-        kernel = count_kernel(self._composite, self._width, bounds_mode(bounds))
+        kernel = count_kernel(self._kind, self._width, bounds_mode(bounds))
         return kernel(
-            self.equal, self.ordered, self.rows, self.size, *self.sample(), self.level_for(stop - start), equal, lows,
-            highs, probe_rows, start, stop, b.low, b.high, b.ticks,
+            self._code, self.equal, self.ordered, self.rows, self.size, *self.sample(), self.level_for(stop - start),
+            equal, lows, highs, probe_rows, start, stop, b.low, b.high, b.ticks,
         )  # fmt: skip
 
     def nbytes(self) -> int:
         """Bytes in use; room that was never written to takes none."""
         samples = sum(a.nbytes for a in self._samples) if self._samples else 0
-        keys = (self.size + 2 * self._width) * (16 if self._composite else 8)
-        return keys + 4 * (self.size + 1) + samples
+        each = {PACKED: 8, SINGLE: 12, COMPOSITE: 20}[self._kind]
+        return each * self.size + samples
+
+    def check_invariants(self, name: str) -> None:
+        n, w = self.size, self._width
+        entries = self.entries()
+        keys = list(zip(self.equal[:n] if self.equal.size else entries.ordered, entries.ordered, strict=True))
+        assert keys == sorted(keys), f"{name} is not sorted: {keys}"
+        assert np.all(entries.rows < self._beyond), f"{name} has rows beyond {self._beyond}: {entries.rows}"
+        sentinels = self.ordered[n : n + 2 * w]
+        assert sentinels.size == 2 * w, f"{name} has too few sentinels"
+        assert np.all(sentinels == GREATEST), f"{name} has no sentinels behind key {n}: {sentinels}"
+        if self._samples is not None:
+            _, ordered, levels = self._samples
+            for below, (begin, count) in enumerate(levels[1:]):
+                assert count == levels[below, 1] // w, f"{name}: {levels}"
+                if below == 0:
+                    expected = self.ordered[:n][w - 1 :: w]
+                    assert np.array_equal(ordered[begin : begin + count], expected), f"{name}: stale samples"
+
+
+def _code_for(least: int, greatest: int, rows: int) -> tuple[int, int, int] | None:
+    """A code that packs keys from `least` to `greatest` with so many rows, and leaves room for more; None: too wide."""
+    shift = max(rows - 1, 1).bit_length()
+    if (greatest - least).bit_length() + shift > _BITS:
+        return None
+    if (greatest - least).bit_length() + shift < _BITS:
+        shift += 1  # twice the rows, before the run must be packed anew
+    span = (1 << (_BITS - shift)) - 1
+    base = least - (span - (greatest - least)) // 2
+    base = min(max(base, -GREATEST - 1), GREATEST - span)
+    return base, span, shift
 
 
 def _buffer_room(main: int, batch: int) -> int:
     """How large a buffer is worth its probes.
 
-    A merge into main moves main / 2 keys on average, so directly merged a tuple costs main / (2 batch) moves. Through
-    a buffer of B it costs B / (2 batch) + main / (2 B), which is least at B = sqrt(main * batch); but every probe then
-    has a second run to search, which takes about as long as a few dozen moves.
+    A merge moves all of main, so directly merged a tuple costs main / batch moves. Through a buffer of B it costs
+    B / (2 batch) + main / B, which is small around B = sqrt(main * batch); but every probe then has a second run to
+    search, which takes about as long as a hundred moves.
     """
-    return 0 if main < 64 * batch else max(1024, math.isqrt(main * batch))
+    return 0 if main < _DIRECT * batch else max(1024, math.isqrt(main * batch))
 
 
 class BISortStructure:
@@ -356,6 +467,11 @@ class BISortStructure:
         runs = [run for run in self._runs or () if run.size]
         return sum(run.count(band, start, stop, bounds) for run in runs for band in probes.bands)
 
+    def forget(self, gone: int) -> None:
+        """O(size)."""
+        for run in self._runs or ():
+            run.forget(gone)
+
     def seal(self) -> None:
         if self._runs is not None:
             main, buffer = self._runs
@@ -369,18 +485,6 @@ class BISortStructure:
 
     def check_invariants(self) -> None:
         for name, run in zip(("main", "buffer"), self._runs or (), strict=False):
-            n = run.size
-            keys = list(zip(run.equal[:n] if run.equal.size else run.ordered[:n], run.ordered[:n], strict=True))
-            assert keys == sorted(keys), f"{name} is not sorted: {keys}"
-            sentinels = run.ordered[n : n + 2 * self._index.partition_rows]
-            assert sentinels.size == 2 * self._index.partition_rows, f"{name} has too few sentinels"
-            assert np.all(sentinels == _GREATEST), f"{name} has no sentinels behind key {n}: {sentinels}"
-            if run._samples is not None:
-                _, ordered, levels = run._samples
-                for below, (begin, count) in enumerate(levels[1:]):
-                    assert count == levels[below, 1] // self._index.partition_rows, f"{name}: {levels}"
-                    if below == 0:
-                        expected = run.ordered[:n][self._index.partition_rows - 1 :: self._index.partition_rows]
-                        assert np.array_equal(ordered[begin : begin + count], expected), f"{name}: stale samples"
-        rows = np.concatenate([run.rows[: run.size] for run in self._runs or ()] or [np.zeros(0, np.int32)])
+            run.check_invariants(name)
+        rows = np.concatenate([run.entries().rows for run in self._runs or ()] or [_NO_ROWS])
         assert np.unique(rows).size == rows.size, f"a row is stored twice: {np.sort(rows)}"

@@ -1,7 +1,13 @@
-"""The kernels of BI-Sort: search sorted probes in a run, write out or count their ranges, merge a batch into a run.
+"""The kernels of BI-Sort: search sorted probes in a run, write out or count their partners, merge a batch into a run.
 
-Keys are two arrays, `equal` and `ordered`; with one key only, `equal` is empty and not looked at. Indices are unsigned,
-since Numba else tests for negative ones.
+A run keeps its keys in one of three kinds, a constant to the compiler:
+
+    PACKED      one array: (key - base) << shift | row, so that a probe that finds a key has its row as well
+    SINGLE      `ordered` and `rows` apart, for keys that span too many bits
+    COMPOSITE   `equal`, `ordered` and `rows`
+
+`code` is (base, greatest key - base, shift) of a packed run. Indices are unsigned, since Numba else tests for negative
+ones.
 """
 
 from __future__ import annotations
@@ -11,149 +17,156 @@ from functools import cache
 import numpy as np
 from numba import njit, uint64
 
-from watersmeet.index.base import BY_TICK, UNBOUNDED, in_bounds
+from watersmeet.index.base import UNBOUNDED, in_bounds
 
-CHUNK = 512  # probes that are searched for before their ranges are written out
+PACKED, SINGLE, COMPOSITE = 0, 1, 2
+
+CHUNK = 512  # probes that are searched for before their partners are written out
+GREATEST = np.iinfo(np.int64).max
 
 
 @njit(inline="always")
-def _below(composite, equal, ordered, j, e, key):
-    if composite:
+def _from(kind, code, key):
+    """A low bound as it compares with what the run holds."""
+    if kind != PACKED:
+        return key
+    if key <= code[0]:
+        return np.int64(0)
+    if key > code[0] + code[1]:
+        return np.int64(GREATEST)
+    return (key - code[0]) << code[2]
+
+
+@njit(inline="always")
+def _to(kind, code, key):
+    """A high bound, likewise; always below the sentinels of a packed run."""
+    if kind != PACKED:
+        return key
+    if key < code[0]:
+        return np.int64(-1)
+    if key >= code[0] + code[1]:
+        return np.int64(GREATEST - 1)
+    return ((key - code[0] + 1) << code[2]) - 1
+
+
+@njit(inline="always")
+def _row(kind, code, ordered, rows, j):
+    if kind == PACKED:
+        return np.int32(ordered[j] & ((np.int64(1) << code[2]) - 1))
+    return rows[j]
+
+
+@njit(inline="always")
+def _below(kind, equal, ordered, j, e, key):
+    if kind == COMPOSITE:
         return (equal[j] < e) | ((equal[j] == e) & (ordered[j] < key))
     return ordered[j] < key
 
 
 @njit(inline="always")
-def _upto(composite, equal, ordered, j, e, key):
-    if composite:
+def _upto(kind, equal, ordered, j, e, key):
+    if kind == COMPOSITE:
         return (equal[j] < e) | ((equal[j] == e) & (ordered[j] <= key))
     return ordered[j] <= key
 
 
 @njit(inline="always")
-def _count_below(composite, width, equal, ordered, at, e, key):
+def _count_below(kind, width, equal, ordered, at, e, key):
     n = uint64(0)
     for u in range(width):
-        n += uint64(1) if _below(composite, equal, ordered, at + uint64(u), e, key) else uint64(0)
-    return n
-
-
-@njit(inline="always")
-def _count_upto(composite, width, equal, ordered, at, e, key):
-    n = uint64(0)
-    for u in range(width):
-        n += uint64(1) if _upto(composite, equal, ordered, at + uint64(u), e, key) else uint64(0)
+        n += uint64(1) if _below(kind, equal, ordered, at + uint64(u), e, key) else uint64(0)
     return n
 
 
 @njit(inline="always")
 def _search(
-    composite, width, equal, ordered, rows, size, s_equal, s_ordered, levels, top, at,
-    p_equal, lows, highs, first, count, starts, stops,
+    kind, width, code, equal, ordered, rows, size, s_equal, s_ordered, levels, top, at, p_equal, lows, first, count,
+    starts,
 ):  # fmt: skip
-    """Ranges of a run for the sorted probes first, first + 1, ...: starts[i]..stops[i] are those of probe first + i.
+    """starts[i] becomes the first place in the run that is not below the sorted probe first + i.
 
     `levels` has where each level of samples begins and how many it holds; `top` is the level to walk (0: the run
     itself), `at` where the walk stands. Returns where it stands in the end.
 
     Two passes. The first finds partitions, in samples that mostly stay in cache. The second looks into them: misses,
-    but no guess of the processor can go wrong there, so it has many of them under way at once. It also reads a row
-    number of each partition, to have that line at hand when ranges are written out.
+    but no guess of the processor can go wrong there, so it has many of them under way at once. Where rows lie apart it
+    also reads one of each partition, to have that line at hand when pairs are written out.
     """
     n = uint64(size)
     w = uint64(width)
     last = uint64(width - 1)
-    one = uint64(1)
     e = np.int64(0)
     top_begin = uint64(levels[top, 0])
     top_size = uint64(levels[top, 1])
     for i in range(count):
-        low = lows[first + i]
-        if composite:
+        low = _from(kind, code, lows[first + i])
+        if kind == COMPOSITE:
             e = p_equal[first + i]
         if top == 0:
-            while at < n and _below(composite, equal, ordered, at + last, e, low):
+            while at < n and _below(kind, equal, ordered, at + last, e, low):
                 at += w
             starts[i] = at
         else:
-            while at < top_size and _below(composite, s_equal, s_ordered, top_begin + at + last, e, low):
+            while at < top_size and _below(kind, s_equal, s_ordered, top_begin + at + last, e, low):
                 at += w
-            s = at + _count_below(composite, width, s_equal, s_ordered, top_begin + at, e, low)
+            s = at + _count_below(kind, width, s_equal, s_ordered, top_begin + at, e, low)
             for level in range(top - 1, 0, -1):
                 s = min(s * w, uint64(levels[level, 1]))
-                s += _count_below(composite, width, s_equal, s_ordered, uint64(levels[level, 0]) + s, e, low)
+                s += _count_below(kind, width, s_equal, s_ordered, uint64(levels[level, 0]) + s, e, low)
             starts[i] = min(s * w, n)
     touched = np.int32(0)
     for i in range(count):
-        low = lows[first + i]
-        high = highs[first + i]
-        if composite:
+        low = _from(kind, code, lows[first + i])
+        if kind == COMPOSITE:
             e = p_equal[first + i]
         s = uint64(starts[i])
-        touched ^= rows[s]
-        s += _count_below(composite, width, equal, ordered, s, e, low)
-        c = _count_upto(composite, width, equal, ordered, s, e, high)
-        stop = s + c
-        if c == w and stop < n and low <= high:  # a long range: gallop to its end
-            step = one
-            while stop + step <= n and _upto(composite, equal, ordered, stop + step - one, e, high):
-                stop += step
-                step <<= one
-            beyond = min(stop + step - one, n)
-            while stop < beyond:
-                middle = (stop + beyond) >> one
-                if _upto(composite, equal, ordered, middle, e, high):
-                    stop = middle + one
-                else:
-                    beyond = middle
-        starts[i] = s
-        stops[i] = min(stop, n) if low <= high else s
+        if kind != PACKED:
+            touched ^= rows[s]
+        starts[i] = min(s + _count_below(kind, width, equal, ordered, s, e, low), n)
     starts[count] = touched  # so that the reads are not optimised away
     return at
 
 
 @cache
-def find_kernel(composite: bool, width: int, mode: int):
+def find_kernel(kind: int, width: int, mode: int):
     """Search and write out pairs, for one kind of keys, one width of partitions and one way of comparing ticks: all
     constants to the compiler, which unrolls and drops branches by them."""
 
     @njit(nogil=True, cache=True)
     def find(
-        equal, ordered, rows, size, s_equal, s_ordered, levels, top, at, p_equal, lows, highs, probe_rows, first, stop,
-        low, high, ticks, out_probe, out_row,
+        code, equal, ordered, rows, size, s_equal, s_ordered, levels, top, at, p_equal, lows, highs, probe_rows, first,
+        stop, low, high, ticks, out_probe, out_row,
     ):  # fmt: skip
         """Returns (first probe not done, pairs written, where the walk stands).
 
         Probes are taken some hundred at a time, so that what the search has brought into the cache is still there when
-        the ranges are written out. Most ranges hold no row or one, in no pattern that a processor could learn, so the
-        first row is written without asking, and counted if it is there; only further rows take a loop.
+        the pairs are written out.
         """
         starts = np.empty(CHUNK + 1, np.int32)
-        stops = np.empty(CHUNK, np.int32)
         n = 0
-        room = out_row.size - 1
+        room = out_row.size
+        e = np.int64(0)
         while first < stop:
             count = min(CHUNK, stop - first)
             after = _search(
-                composite, width, equal, ordered, rows, size, s_equal, s_ordered, levels, top, at,
-                p_equal, lows, highs, first, count, starts, stops,
+                kind, width, code, equal, ordered, rows, size, s_equal, s_ordered, levels, top, at, p_equal, lows,
+                first, count, starts,
             )  # fmt: skip
             for i in range(count):
-                start = starts[i]
-                if n + stops[i] - start > room:
-                    return first + i, n, at
                 p = probe_rows[first + i]
-                row = rows[start]
-                out_probe[n] = p
-                out_row[n] = row
-                if mode == BY_TICK and start == stops[i]:
-                    row = 0  # what is read behind the last row is no row of the subwindow
-                n += np.int64(start < stops[i]) & in_bounds(mode, p, row, low, high, ticks)
-                for j in range(start + 1, stops[i]):
-                    row = rows[j]
+                key = _to(kind, code, highs[first + i])
+                if kind == COMPOSITE:
+                    e = p_equal[first + i]
+                before = n
+                j = uint64(starts[i])
+                while j < uint64(size) and _upto(kind, equal, ordered, j, e, key):
+                    if n == room:
+                        return first + i, before, at
+                    row = _row(kind, code, ordered, rows, j)
                     out_probe[n] = p
                     out_row[n] = row
                     n += in_bounds(mode, p, row, low, high, ticks)
+                    j += uint64(1)
             first += count
             at = after
         return first, n, at
@@ -162,63 +175,157 @@ def find_kernel(composite: bool, width: int, mode: int):
 
 
 @cache
-def count_kernel(composite: bool, width: int, mode: int):
+def count_kernel(kind: int, width: int, mode: int):
     @njit(nogil=True, cache=True)
     def count(
-        equal, ordered, rows, size, s_equal, s_ordered, levels, top, p_equal, lows, highs, probe_rows, first, stop,
-        low, high, ticks,
+        code, equal, ordered, rows, size, s_equal, s_ordered, levels, top, p_equal, lows, highs, probe_rows, first,
+        stop, low, high, ticks,
     ):  # fmt: skip
-        """How many pairs `find` would write; without bounds no row is looked at."""
+        """How many pairs `find` would write; without bounds no row is looked at, and a long range is galloped over."""
         starts = np.empty(CHUNK + 1, np.int32)
-        stops = np.empty(CHUNK, np.int32)
         n = 0
         at = uint64(0)
+        one = uint64(1)
+        end = uint64(size)
+        e = np.int64(0)
         while first < stop:
             probes = min(CHUNK, stop - first)
             at = _search(
-                composite, width, equal, ordered, rows, size, s_equal, s_ordered, levels, top, at,
-                p_equal, lows, highs, first, probes, starts, stops,
+                kind, width, code, equal, ordered, rows, size, s_equal, s_ordered, levels, top, at, p_equal, lows,
+                first, probes, starts,
             )  # fmt: skip
             for i in range(probes):
+                key = _to(kind, code, highs[first + i])
+                if kind == COMPOSITE:
+                    e = p_equal[first + i]
+                j = uint64(starts[i])
                 if mode == UNBOUNDED:
-                    n += stops[i] - starts[i]
+                    step = one
+                    while j + step <= end and _upto(kind, equal, ordered, j + step - one, e, key):
+                        j += step
+                        step <<= one
+                    beyond = min(j + step - one, end)
+                    while j < beyond:
+                        middle = (j + beyond) >> one
+                        if _upto(kind, equal, ordered, middle, e, key):
+                            j = middle + one
+                        else:
+                            beyond = middle
+                    n += np.int64(j) - starts[i]
                 else:
                     p = probe_rows[first + i]
-                    for j in range(starts[i], stops[i]):
-                        n += in_bounds(mode, p, rows[j], low, high, ticks)
+                    while j < end and _upto(kind, equal, ordered, j, e, key):
+                        n += in_bounds(mode, p, _row(kind, code, ordered, rows, j), low, high, ticks)
+                        j += one
             first += probes
         return n
 
     return count
 
 
+@njit(inline="always")
+def _move_eight(array, at, by):
+    """array[at : at + 8] to `by` places further on; all are read before any is written."""
+    a, b, c, d = array[at], array[at + uint64(1)], array[at + uint64(2)], array[at + uint64(3)]
+    e, f, g, h = array[at + uint64(4)], array[at + uint64(5)], array[at + uint64(6)], array[at + uint64(7)]
+    at += by
+    array[at], array[at + uint64(1)], array[at + uint64(2)], array[at + uint64(3)] = a, b, c, d
+    array[at + uint64(4)], array[at + uint64(5)], array[at + uint64(6)], array[at + uint64(7)] = e, f, g, h
+
+
+@njit(inline="always")
+def _move_keys(kind, equal, ordered, rows, at, by):
+    if kind == COMPOSITE:
+        _move_eight(equal, at, by)
+    _move_eight(ordered, at, by)
+    if kind != PACKED:
+        _move_eight(rows, at, by)
+
+
+@cache
+def merge_kernel(kind: int):
+    @njit(nogil=True, cache=True)
+    def merge(code, equal, ordered, rows, size, b_equal, b_ordered, b_rows, first_row):
+        """Merge a sorted batch into the first `size` keys, in place, from the back.
+
+        Keys are moved eight at a time. Of the eight in which a batch's key finds its place all are moved, too, and
+        those that should have stayed are moved again later: they lie where keys of the batch are still to come, and a
+        number of steps that depends on the data would cost more than the moves.
+        """
+        i = uint64(size)  # keys still in their old place
+        to_come = uint64(b_ordered.size)
+        one = uint64(1)
+        eight = uint64(8)
+        e = np.int64(0)
+        for j in range(b_ordered.size - 1, -1, -1):
+            row = np.int64(b_rows[j]) + first_row
+            key = b_ordered[j]
+            if kind == COMPOSITE:
+                e = b_equal[j]
+            if kind == PACKED:
+                key = ((key - code[0]) << code[2]) | row
+            while i >= eight and not _upto(kind, equal, ordered, i - eight, e, key):
+                i -= eight
+                _move_keys(kind, equal, ordered, rows, i, to_come)
+            if i >= eight and to_come >= eight:
+                greater = uint64(0)
+                for u in range(8):
+                    stays = _upto(kind, equal, ordered, i - eight + uint64(u), e, key)
+                    greater += uint64(0) if stays else uint64(1)
+                _move_keys(kind, equal, ordered, rows, i - eight, to_come)
+                i -= greater
+            else:
+                while i > uint64(0) and not _upto(kind, equal, ordered, i - one, e, key):
+                    i -= one
+                    if kind == COMPOSITE:
+                        equal[i + to_come] = equal[i]
+                    ordered[i + to_come] = ordered[i]
+                    if kind != PACKED:
+                        rows[i + to_come] = rows[i]
+            to_come -= one
+            if kind == COMPOSITE:
+                equal[i + to_come] = e
+            ordered[i + to_come] = key
+            if kind != PACKED:
+                rows[i + to_come] = row
+
+    return merge
+
+
 @njit(nogil=True, cache=True)
-def merge(equal, ordered, rows, size, b_equal, b_ordered, b_rows, first_row):
-    """Merge a sorted batch into the first `size` keys, in place, from the back."""
-    i = size - 1
-    k = size + b_ordered.size - 1
-    if equal.size == 0:
-        for j in range(b_ordered.size - 1, -1, -1):
-            key = b_ordered[j]
-            while i >= 0 and ordered[i] > key:
-                ordered[k] = ordered[i]
-                rows[k] = rows[i]
-                i -= 1
-                k -= 1
-            ordered[k] = key
-            rows[k] = b_rows[j] + first_row
-            k -= 1
-    else:
-        for j in range(b_ordered.size - 1, -1, -1):
-            e = b_equal[j]
-            key = b_ordered[j]
-            while i >= 0 and (equal[i] > e or (equal[i] == e and ordered[i] > key)):
-                equal[k] = equal[i]
-                ordered[k] = ordered[i]
-                rows[k] = rows[i]
-                i -= 1
-                k -= 1
-            equal[k] = e
-            ordered[k] = key
-            rows[k] = b_rows[j] + first_row
-            k -= 1
+def forget(equal, ordered, rows, size, gone):
+    """Drop the rows below `gone` and take `gone` off the others; returns how many are left."""
+    n = 0
+    for i in range(size):
+        if equal.size:
+            equal[n] = equal[i]
+        ordered[n] = ordered[i]
+        row = rows[i]
+        rows[n] = row - gone
+        n += row >= gone
+    return n
+
+
+@njit(nogil=True, cache=True)
+def forget_packed(shift, ordered, size, gone):
+    mask = (np.int64(1) << shift) - 1
+    n = 0
+    for i in range(size):
+        value = ordered[i]
+        ordered[n] = value - gone
+        n += (value & mask) >= gone
+    return n
+
+
+@njit(nogil=True, cache=True)
+def unpack(code, ordered, size, keys, rows):
+    mask = (np.int64(1) << code[2]) - 1
+    for i in range(size):
+        keys[i] = (ordered[i] >> code[2]) + code[0]
+        rows[i] = ordered[i] & mask
+
+
+@njit(nogil=True, cache=True)
+def pack(code, keys, rows, size, ordered):
+    for i in range(size):
+        ordered[i] = ((keys[i] - code[0]) << code[2]) | rows[i]

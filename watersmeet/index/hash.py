@@ -23,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from typing import ClassVar
 
 import numpy as np
 from numba import njit, uint64
@@ -178,6 +179,8 @@ class Hash:
     def __post_init__(self) -> None:
         if self.buckets < 2 or self.buckets & (self.buckets - 1):
             raise ValueError(f"buckets must be a power of two, at least 2, not {self.buckets}")
+
+    forgets: ClassVar[bool] = False
 
     @property
     def name(self) -> str:

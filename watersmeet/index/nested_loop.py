@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from typing import ClassVar
 
 import numpy as np
 from numba import njit
@@ -133,6 +134,8 @@ class Probes:
 @dataclass(frozen=True)
 class NestedLoop:
     """Compare every pair."""
+
+    forgets: ClassVar[bool] = False
 
     @property
     def name(self) -> str:

@@ -10,6 +10,10 @@ sealed and another begins. The oldest is dropped whole, once none of its tuples 
 structure ever deletes a tuple. Each subwindow knows the least and the greatest tick in it: a batch skips the
 subwindows out of its reach, and has its partners' ticks checked only in those at the edge.
 
+A structure that can `forget` its oldest rows, many at a time, needs no chain: one subwindow then holds the whole
+window, and a probe has one place to look. It forgets when a quarter of its rows have expired; until then probes see
+them, and leave them out by their ticks.
+
 For joins that must know which tuples had no partner, a subwindow has a byte a row: `settled`. A row is settled when it
 has found a partner, when it was late, or when it has been handed out as partnerless.
 
@@ -32,6 +36,12 @@ Array = np.ndarray
 
 _NO_TICKS = np.zeros(0, np.int64)
 
+#: Expired rows are let go of when they are one in so many.
+_FORGET = 4
+
+#: Row numbers are 32 bits wide, so no subwindow gets more rows than this.
+_MOST_ROWS = 1 << 30
+
 
 @njit(nogil=True, cache=True)
 def settle(settled, rows, fresh):
@@ -42,6 +52,14 @@ def settle(settled, rows, fresh):
         n += settled[row] == 0
         settled[row] = 1
     return n
+
+
+@njit(nogil=True, cache=True)
+def _leading_below(ticks, tick, at):
+    """The first row from `at` on that is not below this tick."""
+    while at < ticks.size and ticks[at] < tick:
+        at += 1
+    return at
 
 
 @njit(nogil=True, cache=True)
@@ -90,6 +108,7 @@ class Subwindow:
         self.greatest: int | None = None
         self.in_order = True
         self.swept = 0  # rows before this are all settled
+        self._expired = 0  # rows before this have expired
         self._ticks = None if counts else np.empty(0, np.int64)  # None: ticks are positions
         self._settled = np.empty(0, np.uint8) if keeps_settled else None
 
@@ -143,6 +162,30 @@ class Subwindow:
         self.settled[rows] = 1
         return rows
 
+    def expire(self, tick: int) -> int:
+        """How many rows, from the oldest on and one after the other, are below this tick."""
+        if self._ticks is None:
+            return min(max(tick - self.base, 0), self.size)
+        assert self.least is not None and self.greatest is not None
+        if tick <= self.least:  # it may lie beyond int64, on both ends
+            return 0
+        if tick > self.greatest:
+            return self.size
+        self._expired = _leading_below(self.ticks, tick, self._expired)
+        return self._expired
+
+    def forget(self, gone: int) -> None:
+        """Let go of the oldest rows; the others are numbered from 0 again."""
+        self.structure.forget(gone)  # type: ignore[attr-defined]
+        self.base += gone
+        self.size -= gone
+        for array in (self._ticks, self._settled):
+            if array is not None:
+                array[: self.size] = array[gone : gone + self.size]
+        self.swept = max(self.swept - gone, 0)
+        self._expired = max(self._expired - gone, 0)
+        self.least = self.base if self._ticks is None else int(self.ticks.min())
+
     def bounds(self, low: Array, high: Array) -> TickBounds:
         """Bounds on ticks for this subwindow; as rows where those are in order of ticks."""
         if self._ticks is None:
@@ -172,12 +215,21 @@ class Chain:
 
     span, rows: the newest subwindow is sealed when its ticks span `span` and it has `least_rows`, or has `rows` tuples.
     counts: ticks are positions.
+    forgets: subwindows let go of their oldest rows as these expire.
     """
 
     def __init__(
-        self, index: Index, span: int | None, rows: int | None, least_rows: int, keeps_settled: bool, counts: bool
+        self,
+        index: Index,
+        span: int | None,
+        rows: int | None,
+        least_rows: int,
+        keeps_settled: bool,
+        counts: bool,
+        forgets: bool = False,
     ):
         self._index = index
+        self._forgets = forgets
         self._span = span
         self._rows = rows
         self._least_rows = least_rows
@@ -208,7 +260,7 @@ class Chain:
         assert position == newest.base + newest.size
         newest.append(ticks, span, entries, settled)
         spans = self._span is not None and newest.greatest - newest.least >= self._span  # type: ignore[operator]
-        full = self._rows is not None and newest.size >= self._rows
+        full = newest.size >= (self._rows or _MOST_ROWS)
         if full or (spans and newest.size >= self._least_rows):
             newest.seal()
             self._open = False
@@ -242,14 +294,21 @@ class Chain:
         return np.concatenate(found) if found else np.zeros(0, np.int64)
 
     def expire(self, tick: int) -> bool:
-        """Drop the subwindows all of whose ticks are below this one; says whether there were any.
+        """Drop the subwindows all of whose ticks are below this one; says whether anything has gone.
 
         In a stream that is in order those are the oldest. One tuple with a time far ahead must not hold up all the
         subwindows behind it, so a younger one may go first.
         """
+        gone = False
+        if self._forgets:
+            for sub in self._subwindows:
+                expired = sub.expire(tick)
+                if expired * _FORGET >= sub.size > expired:
+                    sub.forget(expired)
+                    gone = True
         kept = [sub for sub in self._subwindows if sub.greatest >= tick]  # type: ignore[operator]
         if len(kept) == len(self._subwindows):
-            return False
+            return gone
         self._open = self._open and bool(kept) and kept[-1] is self._subwindows[-1]
         self._subwindows = kept
         return True

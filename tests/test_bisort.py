@@ -1,0 +1,110 @@
+"""BI-Sort on its own: random inserts, probes and forgetting, against a list of (key, row).
+
+Keys are drawn narrow (they pack with their rows into one word), wide (they do not) and at the ends of int64, so that
+runs are packed, unpacked and packed again.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from watersmeet.index import BISort
+from watersmeet.index.base import TickBounds
+from watersmeet.index.bisort_kernels import PACKED, SINGLE
+from watersmeet.workers import Workers
+
+LEAST, GREATEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+ALONE = Workers(1)
+NO_TICKS = np.zeros(0, np.int64)
+
+narrow = st.integers(-20, 20)
+wide = st.one_of(narrow, st.sampled_from([LEAST, LEAST + 1, -(2**61), 2**61, GREATEST - 1, GREATEST]))
+
+
+def some(keys):
+    return st.lists(keys, min_size=1, max_size=12)
+
+
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("insert"), some(narrow)),
+        st.tuples(st.just("insert"), some(wide)),
+        st.tuples(st.just("forget"), st.floats(0, 1)),
+        st.tuples(st.just("probe"), st.lists(st.tuples(wide, wide), min_size=1, max_size=12)),
+    ),
+    max_size=25,
+)
+
+
+def probes(index: BISort, ranges: list[tuple[int, int]]):
+    lows, highs = np.array(ranges, np.int64).T
+    return index.probes(None, (lows.copy(),), (highs.copy(),), None, len(ranges), ALONE)
+
+
+@given(steps, st.integers(2, 9), st.sampled_from([None, 0, 5, 40]), st.booleans())
+def test_a_structure_holds_what_was_inserted_and_not_forgotten(steps, width, buffer_rows, bounded):
+    index = BISort(buffer_rows=buffer_rows, partition_rows=width)
+    structure = index.structure()
+    held: list[tuple[int, int]] = []
+    rows = 0
+    for what, value in steps:
+        if what == "insert":
+            keys = np.array(value, np.int64)
+            structure.insert(index.entries(None, keys, None, keys.size, ALONE), rows)
+            held += [(key, rows + i) for i, key in enumerate(value)]
+            rows += len(value)
+        elif what == "forget":
+            gone = int(value * rows)
+            structure.forget(gone)
+            held = [(key, row - gone) for key, row in held if row >= gone]
+            rows -= gone
+        else:
+            low, high = rows // 4, rows // 2 if bounded else rows
+            n = len(value)
+            bounds = TickBounds(np.full(n, low), np.full(n, high), NO_TICKS) if bounded else None
+            expected = sorted(
+                (p, row)
+                for p, (a, b) in enumerate(value)
+                for key, row in held
+                if a <= key <= b and (not bounded or low <= row <= high)
+            )
+            asked = probes(index, value)
+            found = [pair for one in structure.find(asked, 0, n, bounds) for pair in zip(*one, strict=True)]
+            assert sorted((int(p), int(row)) for p, row in found) == expected
+            assert structure.count(asked, 0, n, bounds) == len(expected)
+        structure.check_invariants()
+
+
+def test_runs_are_packed_while_they_can_be():
+    index = BISort(buffer_rows=0)
+    structure = index.structure()
+
+    def insert(keys, first_row):
+        keys = np.array(keys, np.int64)
+        structure.insert(index.entries(None, keys, None, keys.size, ALONE), first_row)
+
+    insert([3, 1, 2], 0)
+    main = structure._runs[0]
+    assert main._kind == PACKED
+    insert([2**40], 3)
+    assert main._kind == PACKED
+    insert([LEAST], 4)
+    assert main._kind == SINGLE
+    insert([7], 5)
+    structure.forget(5)
+    assert main._kind == PACKED
+    structure.check_invariants()
+
+
+@pytest.mark.parametrize("rows", [1, 2**16, 2**30])
+@pytest.mark.parametrize("ends", [(LEAST, LEAST + 9), (GREATEST - 9, GREATEST), (-5, 2**31)])
+def test_a_code_holds_its_keys(rows, ends):
+    from watersmeet.index.bisort import _code_for
+
+    base, span, shift = _code_for(*ends, rows)
+    assert LEAST <= base <= ends[0] and ends[1] <= base + span <= GREATEST
+    assert rows <= 1 << shift
+    assert (span << shift) + (1 << shift) <= 1 << 62
