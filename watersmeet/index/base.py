@@ -61,9 +61,6 @@ class Structure(Protocol):
     def count(self, probes: Any, start: int, stop: int, bounds: TickBounds | None) -> int:
         """How many pairs `find` would yield, without making them."""
 
-    def forget(self, gone: int) -> None:
-        """Drop the rows below `gone` and number the others from 0 again; only where the index says `forgets`."""
-
     def seal(self) -> None:
         """No more inserts will come: give back spare room."""
 
@@ -74,10 +71,17 @@ class Structure(Protocol):
         """Raise AssertionError, showing the state, if the structure is not what it should be."""
 
 
+class Forgetting(Structure, Protocol):
+    """A structure that can hold a whole window."""
+
+    def forget(self, gone: int) -> None:
+        """Drop the rows below `gone` and number the others from 0 again."""
+
+
 class Index(Protocol):
     """A recipe for structures."""
 
-    forgets: ClassVar[bool]  # whether its structures can forget(), and so hold a whole window
+    forgets: ClassVar[bool]  # whether its structures are `Forgetting`
 
     @property
     def name(self) -> str: ...

@@ -24,12 +24,12 @@ Reference: PanJoin, section III-A and III-G.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numba import njit
 
-from watersmeet.index.base import Index, Structure, TickBounds, appended
+from watersmeet.index.base import Forgetting, Index, Structure, TickBounds, appended
 from watersmeet.window.ticks import Span
 
 Array = np.ndarray
@@ -176,7 +176,7 @@ class Subwindow:
 
     def forget(self, gone: int) -> None:
         """Let go of the oldest rows; the others are numbered from 0 again."""
-        self.structure.forget(gone)  # type: ignore[attr-defined]
+        cast(Forgetting, self.structure).forget(gone)
         self.base += gone
         self.size -= gone
         for array in (self._ticks, self._settled):
