@@ -16,7 +16,7 @@ demo: setup ## join two live streams of trades and quotes, and check every resul
 	@$(python) -m watersmeet demo $(ARGS)
 
 test: setup ## run the tests
-	@$(python) -m pytest -q $(ARGS)
+	@JAVA_HOME=$$(tools/java.sh) && export JAVA_HOME && $(python) -m pytest -q $(ARGS)
 
 lint: setup ## ruff and mypy
 	@$(python) -m ruff check $(ARGS) .
