@@ -202,33 +202,11 @@ def parse_window(text: str, times: tuple[str, str], lateness: str) -> tuple[Any,
     """A window such as "within 10 seconds", and the type of the times that it suits, if it has any."""
     import pyarrow as pa
 
-    import watersmeet as wm
+    from watersmeet.query.window_text import counts_whole_numbers, window_of
 
-    # What makes it, an example of its sizes, how many there may be.
-    kinds: dict[str, tuple[Any, str, range]] = {
-        "within": (wm.within, "10 seconds", range(1, 3)),
-        "last": (wm.last, "1000", range(1, 3)),
-        "tumbling": (wm.tumbling, "1 minute", range(1, 2)),
-        "hopping": (wm.hopping, "1 hour, 5 minutes", range(2, 3)),
-    }
-    kind, _, rest = text.strip().partition(" ")
-    if kind[:1].isdigit():
-        kind, rest = "within", text
-    if kind not in kinds:
-        raise ValueError(f"--window must begin with one of {', '.join(kinds)}, not {text!r}")
-    make, example, count = kinds[kind]
-    sizes = [number_or_text(part) for part in rest.split(",") if part.strip()]
-    if len(sizes) not in count:
-        raise ValueError(f'--window must read for instance "{kind} {example}", not {text!r}')
-    if kind == "last":
-        return make(*sizes), None
-    window = make(*sizes, time=times, lateness=number_or_text(lateness))
-    return window, pa.int64() if all(isinstance(size, int) for size in sizes) else pa.timestamp("us")
-
-
-def number_or_text(text: str) -> int | str:
-    text = text.strip()
-    return int(text) if re.fullmatch(r"-?\d+", text) else text
+    whole = counts_whole_numbers(text, "--window")
+    time_type = None if whole is None else pa.int64() if whole else pa.timestamp("us")
+    return window_of(text, times, lateness, "--window"), time_type
 
 
 def parse_columns(text: str, option: str) -> dict[str, pa.DataType]:
