@@ -101,9 +101,21 @@ class JoinCore:
         self.payloads = {side: Payload(schemas[side], workers) for side in SIDES}
         self.chains = {side: sizes.chain(index, window, side, self._flagged[side]) for side in SIDES}
 
-    def step(self, arrivals: dict[Side, Arrival], expired_below: dict[Side, int | None], results: Results) -> None:
-        """Process arrivals, then let go of what is below `expired_below`."""
+    def step(
+        self,
+        arrivals: dict[Side, Arrival],
+        expired_below: dict[Side, int | None],
+        results: Results,
+        visitors: dict[Side, Arrival] | None = None,
+    ) -> None:
+        """Process arrivals, then let go of what is below `expired_below`.
+
+        Visitors only probe: they are stored in another core. For inner joins.
+        """
         for side in SIDES:
+            if visitors and side in visitors:
+                for piece in self._slices(visitors[side]):
+                    self._visit(side, piece, results)
             if side in arrivals:
                 keep = self._needed_from(side, arrivals, expired_below)
                 for piece in self._slices(arrivals[side]):
@@ -206,6 +218,27 @@ class JoinCore:
             with timed("gather"):
                 self._collect(side, first, chain.subwindows[-1], found, results)
 
+    def _visit(self, side: Side, arrival: Arrival, results: Results) -> None:
+        """Probe and forget. Before the side's arrivals, so that what these store has positions without a gap."""
+        assert self.how == "inner" and arrival.late is None
+        targets = self.chains[other(side)].targets(arrival.low, arrival.high, arrival.span.in_order)
+        if not targets:
+            return
+        plan = self._sides[side]
+        with self._metrics.timed("keys"):
+            probe = plan.probe(arrival.batch)
+            plan.forget()
+        with self._metrics.timed("sort"):
+            probes = self.index.probes(
+                probe.equal, probe.lows, probe.highs, probe.live, arrival.rows, self._workers
+            )
+        first = self.payloads[side].end
+        self.payloads[side].append(arrival.batch)
+        found = self._probe(side, first, probes, targets, results)
+        if found is not None:
+            with self._metrics.timed("gather"):
+                self._pair(side, first, found, results)
+
     def _probe(self, side: Side, first: int, probes, targets: list[Target], results: Results):
         """Pairs as (subwindow, batch rows, rows); None where counting was enough."""
         residual = self._sides[side].residual
@@ -271,14 +304,17 @@ class JoinCore:
             positions = np.concatenate(fresh) if fresh else np.zeros(0, np.int64)
             results.alone("left", self.payloads["left"], positions, self.payloads["right"])
         elif self.how != "anti":
-            total = sum(rows.size for _, rows, _ in found)
-            own, stored = room(total, np.int64), room(total, np.int64)
-            at = 0
-            for sub, rows, partners in found:
-                np.add(rows, first, out=own[at : at + rows.size])
-                np.add(partners, sub.base, out=stored[at : at + rows.size])
-                at += rows.size
-            results.pairs(side, own, stored, self.payloads)
+            self._pair(side, first, found, results)
+
+    def _pair(self, side: Side, first: int, found, results: Results) -> None:
+        total = sum(rows.size for _, rows, _ in found)
+        own, stored = room(total, np.int64), room(total, np.int64)
+        at = 0
+        for sub, rows, partners in found:
+            np.add(rows, first, out=own[at : at + rows.size])
+            np.add(partners, sub.base, out=stored[at : at + rows.size])
+            at += rows.size
+        results.pairs(side, own, stored, self.payloads)
 
     def check_invariants(self) -> None:
         for side in SIDES:

@@ -86,6 +86,17 @@ class Probes:
         return self.bands[0][3].size
 
 
+@dataclass(frozen=True)
+class Sealed:
+    """What a sealed structure is made of: flat arrays that may lie in a file and be shared by many."""
+
+    size: int
+    equal: Array  # empty where there is one key; keys have their sentinels behind them
+    ordered: Array
+    rows: Array  # one more than there are keys
+    samples: tuple[Array, Array, Array]
+
+
 _NONE = np.zeros(0, np.int64)
 
 
@@ -150,6 +161,17 @@ class BISort:
         """An empty structure, with room for about as much as `like` came to hold."""
         return BISortStructure(self, 0 if like is None else like.size)
 
+    def adopt(self, sealed: Sealed) -> BISortStructure:
+        """A structure over these arrays, by reference, for probing only. O(1)."""
+        structure = BISortStructure(self)
+        if sealed.size:
+            composite = sealed.equal.size > 0
+            structure._runs = (
+                _Run.adopted(composite, self.partition_rows, sealed),
+                _Run(composite, self.partition_rows),
+            )
+        return structure
+
 
 def _keys(equal: Array | None, ordered: Array | None) -> tuple[Array | None, Array]:
     if ordered is None:
@@ -191,6 +213,13 @@ class _Run:
         self._samples: tuple[Array, Array, Array] | None = None
         if expected:
             self._resize(expected)
+
+    @classmethod
+    def adopted(cls, composite: bool, width: int, sealed: Sealed) -> _Run:
+        run = cls(composite, width)
+        run.size, run.equal, run.ordered, run.rows = sealed.size, sealed.equal, sealed.ordered, sealed.rows
+        run._samples = sealed.samples
+        return run
 
     def merge(self, entries: Entries, first_row: int) -> None:
         size = self.size + entries.size
@@ -363,6 +392,18 @@ class BISortStructure:
                 main.merge(buffer.entries(), 0)
             main.trim()
             self._runs = main, _Run(buffer.equal.size > 0, self._index.partition_rows)
+
+    def sealed(self) -> Sealed:
+        """The arrays of a structure that has been sealed, by reference."""
+        if self._runs is None:
+            return Sealed(0, _NONE, _NONE, np.zeros(0, np.int32), (_NONE, _NONE, np.zeros((0, 2), np.int64)))
+        main = self._runs[0]
+        end = main.size + 2 * self._index.partition_rows
+        return Sealed(main.size, main.equal[:end], main.ordered[:end], main.rows[: main.size + 1], main.sample())
+
+    def entries(self) -> Entries:
+        """All that a sealed structure holds, in order: to be inserted into another one."""
+        return self._runs[0].entries() if self._runs else Entries(_NONE, _NONE, np.zeros(0, np.int32))
 
     def nbytes(self) -> int:
         return sum(run.nbytes() for run in self._runs or ())

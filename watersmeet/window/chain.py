@@ -93,6 +93,22 @@ class Subwindow:
         self._ticks = None if counts else np.empty(0, np.int64)  # None: ticks are positions
         self._settled = np.empty(0, np.uint8) if keeps_settled else None
 
+    @classmethod
+    def adopted(
+        cls, base: int, structure: Structure, ticks: Array, span: Span, settled: Array | None
+    ) -> Subwindow:
+        """A sealed subwindow over what is there already, by reference."""
+        sub = cls(base, structure, settled is not None, False)
+        sub.size = ticks.size
+        sub.least, sub.greatest, sub.in_order = span
+        sub._ticks, sub._settled = ticks, settled
+        return sub
+
+    @property
+    def span(self) -> Span:
+        assert self.least is not None and self.greatest is not None
+        return Span(self.least, self.greatest, self.in_order)
+
     @property
     def ticks(self) -> Array:
         if self._ticks is None:
@@ -210,7 +226,17 @@ class Chain:
         spans = self._span is not None and newest.greatest - newest.least >= self._span  # type: ignore[operator]
         full = self._rows is not None and newest.size >= self._rows
         if full or (spans and newest.size >= self._least_rows):
-            newest.seal()
+            self.seal()
+
+    def adopt(self, subwindow: Subwindow) -> None:
+        """Take in a sealed subwindow as the newest; its positions follow those that are here."""
+        self.seal()
+        self._subwindows.append(subwindow)
+
+    def seal(self) -> None:
+        """Let the next batch begin a new subwindow."""
+        if self._open:
+            self._subwindows[-1].seal()
             self._open = False
 
     def clear(self) -> None:
