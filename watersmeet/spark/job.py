@@ -27,7 +27,7 @@ from typing import Any
 
 from watersmeet.query.durations import duration
 from watersmeet.query.window_text import number_or_text, window_of
-from watersmeet.query.windows import Last, Window
+from watersmeet.query.windows import Hopping, Within
 
 HOWS = ("inner", "left", "right", "full", "semi", "anti")
 AVAILABLE_NOW = "available now"
@@ -57,7 +57,7 @@ class Join:
     """[join]: what `stream_join` takes."""
 
     on: str
-    window: Window
+    window: Within | Hopping
     how: str = "inner"
     suffix: str = "_right"
     options: dict[str, Any] = field(default_factory=dict)
@@ -186,7 +186,7 @@ def _join(table: _Table) -> Join:
             duration(number_or_text(one), "it")
     with _named(table, "window"):
         window = window_of(text, time, lateness, "it")
-    if isinstance(window, Last):
+    if not isinstance(window, Within | Hopping):
         raise table.error("window", f"must be of time on Spark (within, tumbling, hopping), not {text!r}")
     options = {name: value for name in ("route", "cores") if (value := table.any(name)) is not None}
     table.finish()

@@ -65,8 +65,8 @@ class Totals:
         operators = record.get("stateOperators") or []
         if operators:
             self.state_bytes = sum(operator["memoryUsedBytes"] for operator in operators)
-        if counted.get("stored_rows") is not None:
-            self.state_rows = counted["stored_rows"]
+        if rows and "stored_left" in counted:  # else only those cores are counted whose timers fired
+            self.state_rows = (counted["stored_left"] or 0) + (counted["stored_right"] or 0)
 
 
 class Watch:
@@ -102,7 +102,7 @@ class Watch:
         return time.monotonic() - self.started
 
 
-def panel(watch: Watch, title: str, status: str) -> Table:
+def panel(watch: Watch, title: str, status: str, ended: bool = False) -> Table:
     """Everything, for a terminal that is redrawn."""
     totals = watch.totals
     table = Table(title=f"{title}  [dim]{clock(watch.elapsed)}  {status}[/]", title_justify="left", show_header=False)
@@ -110,22 +110,25 @@ def panel(watch: Watch, title: str, status: str) -> Table:
     table.box = None
     table.add_column(style="cyan", no_wrap=True)
     table.add_column(no_wrap=True)
-    for name, value in facts(totals):
+    for name, value in facts(totals, ended):
         table.add_row(f"  {name}", value)
     return table
 
 
-def facts(totals: Totals) -> list[tuple[str, str]]:
-    """Name and value of what a watcher wants to know."""
+def facts(totals: Totals, ended: bool = False) -> list[tuple[str, str]]:
+    """Name and value of what a watcher wants to know; rates of the latest micro-batch, or of all when it has ended."""
     took = totals.seconds
+    in_per_s, out_per_s = totals.in_per_s, totals.out_per_s
+    if ended and took:
+        in_per_s, out_per_s = totals.rows_in / sum(took), (totals.rows_out or 0) / sum(took)
     batch = f"{took[-1]:.2f} s, {sum(took) / len(took):.2f} s on average" if took else "-"
     state = size(totals.state_bytes)
     if totals.state_rows is not None:
         state += f", {totals.state_rows:,} rows"
     late = "-" if totals.late is None else f"{totals.late[0]:,} left, {totals.late[1]:,} right"
     return [
-        ("rows in", f"{totals.rows_in:,}  ({totals.in_per_s:,.0f} rows/s)"),
-        ("rows out", "-" if totals.rows_out is None else f"{totals.rows_out:,}  ({totals.out_per_s:,.0f} rows/s)"),
+        ("rows in", f"{totals.rows_in:,}  ({in_per_s:,.0f} rows/s)"),
+        ("rows out", "-" if totals.rows_out is None else f"{totals.rows_out:,}  ({out_per_s:,.0f} rows/s)"),
         ("micro-batches", f"{totals.batches:,}"),
         ("batch time", batch),
         ("watermark", moment(totals.watermark)),

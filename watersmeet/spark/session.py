@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -39,6 +40,8 @@ def session(
         builder = builder.master(master)
     if remote is not None:
         builder = builder.remote(remote)
+    if local_threads(master or "local") or remote == "local":
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else Spark takes any python3 on the PATH
     given = conf or {}
     own = remote is None and "SPARK_REMOTE" not in os.environ and "PYSPARK_GATEWAY_PORT" not in os.environ
     for name, value in ((OWN if own else {}) | SETTINGS | given).items():
