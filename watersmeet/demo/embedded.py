@@ -1,4 +1,4 @@
-"""`watersmeet demo`: join two generated streams as they arrive, and check every result."""
+"""`watersmeet demo --embedded`: join trades and quotes in this process, and check every result."""
 
 from __future__ import annotations
 
