@@ -57,10 +57,12 @@ def pipeline(spark: SparkSession, contender: str, part: Part, folder: str, files
 
 def ours(left: DataFrame, right: DataFrame, part: Part, contender: str) -> DataFrame:
     import watersmeet as wm
+    from watersmeet.bench.spark_discard import discarding_join
     from watersmeet.spark import stream_join
 
     window = wm.within(f"{part.window_us} us", time="ts")
-    return stream_join(left, right, part.on, window)
+    join = stream_join if contender == OURS else discarding_join
+    return join(left, right, part.on, window)
 
 
 def plain(left: DataFrame, right: DataFrame, on: str, part: Part) -> DataFrame:

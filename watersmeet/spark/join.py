@@ -52,9 +52,14 @@ def stream_join(
     cores: in how many parts; by default, and at most, spark.sql.shuffle.partitions.
     name: under which the counters appear in the query's progress (`observedMetrics`).
     """
-    spec, _ = _specified(left, right, on, window, how, suffix, route, cores)
+    spec, _ = specified(left, right, on, window, how, suffix, route, cores)
     if not isinstance(name, str) or not name:
         raise TypeError(f"name must be a text, got {name!r}")
+    return assembled(left, right, spec, Joiner(spec), name)
+
+
+def assembled(left: Any, right: Any, spec: JoinSpec, joiner: Any, name: str) -> Any:
+    """The pipeline around a joiner."""
     bound = compile_spec(spec)  # every other error there may be
     clock = SparkClock(bound.window)
 
@@ -67,7 +72,7 @@ def stream_join(
     never_late = F.lit(None).cast("timestamp").alias("ts", metadata={WATERMARK: 0})
     packs = packed(left, "left").union(packed(right, "right"))
     packs = packs.select("core", "side", "home", "blob", never_late)
-    joined = packs.groupBy("core").transformWithStateInPandas(Joiner(spec), RESULT, "append", "EventTime")
+    joined = packs.groupBy("core").transformWithStateInPandas(joiner, RESULT, "append", "EventTime")
     counted = joined.observe(name, *(F.coalesce(F.sum(each), F.lit(0)).alias(each) for each in COUNTERS))
     results = result_schema(bound.results.names, left.schema, None if bound.left_only else right.schema)
     return counted.mapInArrow(unpacked, results)
@@ -85,7 +90,7 @@ def explain_join(
     cores: int | None = None,
 ) -> str:
     """What `stream_join` would do with these arguments, and why; a line a fact."""
-    spec, why = _specified(left, right, on, window, how, suffix, route, cores)
+    spec, why = specified(left, right, on, window, how, suffix, route, cores)
     bound = compile_spec(spec)
     plan = bound.plan
     anchor = spec.route.anchor
@@ -104,7 +109,7 @@ def explain_join(
     return "\n".join(lines)
 
 
-def _specified(
+def specified(
     left: Any, right: Any, on: Any, window: Any, how: str, suffix: str, route: str, cores: int | None
 ) -> tuple[JoinSpec, str]:
     """The join, checked, and why it takes its route."""
