@@ -96,8 +96,8 @@ class JoinCore:
         self._workers = workers
         self._metrics = metrics
         self._sides: dict[Side, SidePlan] = {"left": plan.left, "right": plan.right}
-        self._alone: dict[Side, bool] = {"left": how in ("left", "full", "anti"), "right": how in ("right", "full")}
-        self._flagged: dict[Side, bool] = {"left": self._alone["left"] or how == "semi", "right": self._alone["right"]}
+        self.alone: dict[Side, bool] = {"left": how in ("left", "full", "anti"), "right": how in ("right", "full")}
+        self._flagged: dict[Side, bool] = {"left": self.alone["left"] or how == "semi", "right": self.alone["right"]}
         self.payloads = {side: Payload(schemas[side], workers) for side in SIDES}
         self.chains = {side: sizes.chain(index, window, side, self._flagged[side]) for side in SIDES}
 
@@ -124,7 +124,7 @@ class JoinCore:
         for side in SIDES:
             tick = expired_below[side]
             if tick is not None:
-                if self._alone[side]:
+                if self.alone[side]:
                     self._come_out(side, tick, results)
                 if self.chains[side].expire(tick):
                     self.payloads[side].retain(self.chains[side].positions())
@@ -133,7 +133,7 @@ class JoinCore:
     def finish(self, results: Results) -> None:
         """The end of both streams: everything still without a partner comes out."""
         for side in SIDES:
-            if self._alone[side]:
+            if self.alone[side]:
                 self._come_out(side, None, results)
 
     def release(self) -> None:

@@ -14,7 +14,6 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
@@ -22,8 +21,7 @@ from watersmeet.query.windows import Side
 from watersmeet.spark.spec import VERSION, JoinSpec
 from watersmeet.window.ticks import Span
 
-Array = np.ndarray
-
+_DAMAGED = "its checkpoint is damaged; start with a new one"
 _ID = StructType([StructField("id", StringType(), False)])
 _TEXT = StructType([StructField("text", StringType(), False)])
 _BLOB = StructType([StructField("blob", BinaryType(), False)])
@@ -55,8 +53,12 @@ class Manifest:
     timer: int | None = None  # the one that is set, in milliseconds
 
     @property
-    def ids(self) -> set[str]:
-        return {id for run in self.runs for id in (run.id, *(chunk for chunk, _ in run.chunks))}
+    def run_ids(self) -> set[str]:
+        return {run.id for run in self.runs}
+
+    @property
+    def chunk_ids(self) -> set[str]:
+        return {id for run in self.runs for id, _ in run.chunks}
 
 
 class CoreState:
@@ -89,7 +91,7 @@ class CoreState:
     def chunk(self, id: str) -> bytes:
         found = self._chunks.getValue((id,))
         if found is None:
-            raise RuntimeError(f"the state has lost chunk {id}: its checkpoint is damaged; start with a new one")
+            raise RuntimeError(f"the state has lost chunk {id}: {_DAMAGED}")
         return bytes(found[0])
 
     def put_chunk(self, id: str, blob: bytes) -> None:
@@ -98,15 +100,14 @@ class CoreState:
     def remove_chunk(self, id: str) -> None:
         self._chunks.removeKey((id,))
 
-    def flags(self, run: Run) -> Array:
-        """A byte a row."""
-        found = self._flags.getValue((run.id,))
+    def flags(self, id: str) -> bytes:
+        found = self._flags.getValue((id,))
         if found is None:
-            return np.zeros(run.rows, np.uint8)
-        return np.unpackbits(np.frombuffer(bytes(found[0]), np.uint8), count=run.rows)
+            raise RuntimeError(f"the state has lost the flags of run {id}: {_DAMAGED}")
+        return bytes(found[0])
 
-    def put_flags(self, id: str, settled: Array) -> None:
-        self._flags.updateValue((id,), (np.packbits(settled).tobytes(),))
+    def put_flags(self, id: str, flags: bytes) -> None:
+        self._flags.updateValue((id,), (flags,))
 
     def remove_flags(self, id: str) -> None:
         self._flags.removeKey((id,))

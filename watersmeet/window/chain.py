@@ -105,6 +105,10 @@ class Subwindow:
         return sub
 
     @property
+    def keeps_settled(self) -> bool:
+        return self._settled is not None
+
+    @property
     def span(self) -> Span:
         assert self.least is not None and self.greatest is not None
         return Span(self.least, self.greatest, self.in_order)
@@ -197,7 +201,7 @@ class Chain:
         self._span = span
         self._rows = rows
         self._least_rows = least_rows
-        self._keeps_settled = keeps_settled
+        self.keeps_settled = keeps_settled
         self._counts = counts
         self._subwindows: list[Subwindow] = []
         self._open = False  # whether the newest takes inserts
@@ -217,7 +221,7 @@ class Chain:
         """Store a batch, not an empty one, whose first tuple has this position."""
         if not self._open:
             like = self._subwindows[-1].structure if self._subwindows else None
-            newest = Subwindow(position, self._index.structure(like), self._keeps_settled, self._counts)
+            newest = Subwindow(position, self._index.structure(like), self.keeps_settled, self._counts)
             self._subwindows.append(newest)
             self._open = True
         newest = self._subwindows[-1]
