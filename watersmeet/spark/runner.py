@@ -159,23 +159,26 @@ def start(job: Job, joined: DataFrame) -> StreamingQuery:
 @contextmanager
 def blamed(job: Job, key: str) -> Iterator[None]:
     """Errors inside are about this key of the job file, or about one below it."""
+    from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
     try:
         yield
     except JobError:
         raise
-    except PySparkException as error:
-        condition = (error.getCondition() or "").partition(".")[0]
-        below = BLAME.get(condition) if "." not in key else None
-        raise job.error(f"{key}.{below}" if below else key, first_line(error)) from None
+    except (PySparkException, Py4JJavaError) as error:  # the latter for exceptions that PySpark has no class for
+        text = first_line(error)
+        condition = re.match(r"\[(\w+)", text)
+        below = BLAME.get(condition[1]) if condition and "." not in key else None
+        raise job.error(f"{key}.{below}" if below else key, text) from None
     except (ValueError, TypeError) as error:
         raise job.error(key, error) from None
 
 
 def first_line(error: Exception) -> str:
     """What went wrong, without the plan and the stack that Spark adds."""
-    lines = [text for text in str(error).splitlines() if text.strip()]
+    java = getattr(error, "java_exception", None)
+    lines = [text for text in str(error if java is None else java.getMessage()).splitlines() if text.strip()]
     return re.sub(r"\s*SQLSTATE: \w+;?", "", lines[0]).rstrip(" ;") if lines else type(error).__name__
 
 
