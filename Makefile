@@ -12,11 +12,11 @@ help: ## this list
 	@echo "Watersmeet: joins of two streams over sliding windows. Targets:"
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: setup ## join two live streams of trades and quotes, and check every result
-	@$(python) -m watersmeet demo $(ARGS)
+demo: setup ## join two streams on local Spark that Spark itself will not, and check every result
+	@JAVA_HOME=$$(tools/java.sh) && export JAVA_HOME && $(python) -m watersmeet demo $(ARGS)
 
 test: setup ## run the tests
-	@$(python) -m pytest -q $(ARGS)
+	@JAVA_HOME=$$(tools/java.sh) && export JAVA_HOME && $(python) -m pytest -q $(ARGS)
 
 lint: setup ## ruff and mypy
 	@$(python) -m ruff check $(ARGS) .

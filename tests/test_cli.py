@@ -10,10 +10,10 @@ import pytest
 from typer.testing import CliRunner
 
 import watersmeet
-from watersmeet import cli, demo
+from watersmeet import cli
 from watersmeet.bench.checksum import AnswersDiffer
 from watersmeet.cli import app
-from watersmeet.demo import check, streams
+from watersmeet.demo import check, embedded, streams
 
 
 def run(*arguments):
@@ -29,7 +29,7 @@ def explain(*arguments):
 def test_help_names_the_commands():
     result = run("--help")
     assert result.exit_code == 0
-    assert all(command in result.output for command in ("demo", "explain", "bench"))
+    assert all(command in result.output for command in ("demo", "run", "explain", "bench"))
 
 
 def test_version():
@@ -39,7 +39,7 @@ def test_version():
 def test_runs_as_a_module_and_help_imports_only_what_it_needs():
     code = "import sys; sys.argv[1:] = ['--help']; import runpy\n"
     code += "try: runpy.run_module('watersmeet', run_name='__main__')\n"
-    code += "except SystemExit: print('heavy:', {'duckdb', 'sqlglot', 'watersmeet.demo'} & set(sys.modules))"
+    code += "except SystemExit: print('heavy:', {'duckdb', 'pyspark', 'sqlglot', 'watersmeet.demo'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "explain" in done.stdout
     assert "heavy: set()" in done.stdout
@@ -122,7 +122,7 @@ def test_columns_may_hold_types_with_commas():
 
 
 def test_demo_joins_and_checks_every_result():
-    result = run("demo", "--rows", 30_000, "--threads", 2, "--seed", 3)
+    result = run("demo", "--embedded", "--rows", 30_000, "--threads", 2, "--seed", 3)
     assert result.exit_code == 0, result.output
     assert "correct: DuckDB finds the same" in result.output
     assert "index: bisort (composite)" in result.output
@@ -131,25 +131,25 @@ def test_demo_joins_and_checks_every_result():
 
 def test_demo_without_duckdb_checks_a_sample(monkeypatch):
     monkeypatch.setitem(sys.modules, "duckdb", None)
-    result = run("demo", "--rows", 5_000)
+    result = run("demo", "--embedded", "--rows", 5_000)
     assert result.exit_code == 0, result.output
     assert "correct: NumPy finds the same" in result.output
 
 
 def test_demo_of_a_single_row():
-    assert run("demo", "--rows", 1).exit_code == 0
+    assert run("demo", "--embedded", "--rows", 1).exit_code == 0
 
 
 def test_demo_finds_a_wrong_result(monkeypatch):
-    monkeypatch.setattr(demo, "BAND", 0.04)  # what the check expects; the join's predicate keeps its own
-    result = run("demo", "--rows", 5_000)
+    monkeypatch.setattr(embedded, "BAND", 0.04)  # what the check expects; the join's predicate keeps its own
+    result = run("demo", "--embedded", "--rows", 5_000)
     assert result.exit_code == 1
     assert "wrong:" in result.output
 
 
 def test_demo_refuses_bad_options():
-    assert run("demo", "--rows", 0).exit_code == 2
-    assert run("demo", "--threads", 0).exit_code == 2
+    assert run("demo", "--embedded", "--rows", 0).exit_code == 2
+    assert run("demo", "--embedded", "--threads", 0).exit_code == 2
 
 
 def test_demo_streams_are_out_of_order_complete_and_repeatable():

@@ -1,4 +1,4 @@
-"""The `watersmeet` command: demo, explain, bench.
+"""The `watersmeet` command: demo, run, explain, bench.
 
 What only one command needs (DuckDB, the demo, the benchmarks) is imported inside of it, so that `watersmeet --help`
 waits for nothing but the package itself. What a user can get wrong ends in one message on standard error and exit
@@ -49,6 +49,20 @@ def user_errors() -> Iterator[None]:
         fail(str(error))
 
 
+@contextmanager
+def spark_needed(without: str = "") -> Iterator[None]:
+    """Where Spark or Java is missing, say how to get it, and what can be done without."""
+    hint = f" ({without})" if without else ""
+    try:
+        yield
+    except ImportError as error:
+        fail(f"{error}{hint}")
+    except RuntimeError as error:
+        if "JAVA_GATEWAY_EXITED" not in str(error):
+            raise
+        fail(f"Spark needs a Java runtime, version 17 or newer: install one, or set JAVA_HOME to it{hint}")
+
+
 def fail(message: str) -> NoReturn:
     typer.secho(f"error: {message}", fg=typer.colors.RED, err=True)
     raise typer.Exit(2)
@@ -74,23 +88,67 @@ def options(
 
 @app.command()
 def demo(
-    rows: Annotated[int, typer.Option(min=1, help="Rows in each of the two streams.")] = 1_000_000,
+    embedded: Annotated[bool, typer.Option("--embedded", help="In this process instead of on Spark.")] = False,
+    rows: Annotated[
+        int | None, typer.Option(min=1, help="Rows in each of the two streams.", show_default="a few millions")
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the generated streams.")] = 1,
-    threads: Annotated[int | None, THREADS] = None,
+    threads: Annotated[int | None, typer.Option(min=1, help="Threads to use; embedded only.")] = None,
+    folder: Annotated[Path | None, typer.Option(help="Keep job, data and results here; on Spark only.")] = None,
 ) -> None:
     """Join two generated streams, out of order as they arrive, and check every result.
 
-    Trades meet the quotes of the same symbol that are within 5 cents and within 1 second. The result is
-    compared with DuckDB's where it is installed, else with NumPy's on a sample. Exit code 1 if it is wrong.
+    On Spark: ships' own reports meet the radar contacts that are within 500 m and 5 seconds, a join that Spark itself
+    refuses. Embedded: trades meet the quotes of the same symbol that are within 5 cents and 1 second. The result is
+    compared with DuckDB's. Exit code 1 if it is wrong.
 
-    Example: `watersmeet demo --rows 200000 --threads 1`
+    Example: `watersmeet demo --embedded --rows 200000 --threads 1`
     """
     from rich.console import Console
 
-    from watersmeet.demo import run
+    if embedded:
+        from watersmeet.demo import embedded as in_process
 
-    if not run(rows, seed, threads, Console()):
+        right = in_process.run(rows or 1_000_000, seed, threads, Console())
+    else:
+        with user_errors(), spark_needed("watersmeet demo --embedded needs none"):
+            from watersmeet.demo import spark as on_spark
+
+            right = on_spark.run(rows or 3_000_000, seed, Console(), folder)
+    if not right:
         raise typer.Exit(1)
+
+
+@app.command()
+def run(
+    job: Annotated[Path, typer.Argument(help="The job file, in TOML.", show_default=False)],
+    check: Annotated[bool, typer.Option("--check", help="Check the job and show its plan; do not start it.")] = False,
+) -> None:
+    """Join two streams on Spark, as a job file says: two sources, a join, a sink.
+
+    Shows rows/s in and out, batch time, watermark, state size and late rows while it runs. Ctrl-C stops it after the
+    micro-batch that is running; started again, it goes on from its checkpoint. Exit code 1 if the query fails,
+    2 if the job file is wrong.
+
+    Example: `watersmeet run trades.toml`
+    """
+    from rich.console import Console
+
+    console = Console()
+    with user_errors(), spark_needed():
+        from watersmeet.spark import job as jobs
+        from watersmeet.spark import runner
+
+        wanted = jobs.load(job)
+        if check:
+            runner.check(wanted, console)
+            return
+        try:
+            ended = runner.run(wanted, console)
+        except runner.JobFailed as error:
+            typer.secho(f"failed: {error}", fg=typer.colors.RED, err=True)
+            raise typer.Exit(1) from None
+    typer.echo(f"{'stopped' if ended.stopped else 'done'} after {ended.seconds:.0f} s")
 
 
 @app.command()
@@ -158,9 +216,7 @@ def embedded(
     from watersmeet.bench import embedded
     from watersmeet.bench.checksum import AnswersDiffer
 
-    if out is None:
-        out = Path("bench-results", f"embedded-{datetime.now():%Y%m%d-%H%M%S}.json")
-        out.parent.mkdir(exist_ok=True)
+    out = bench_file(out, "embedded")
     try:
         with user_errors():
             results = embedded.run(quick, only, out, rounds, say=lambda line: typer.echo(line, err=True))
@@ -169,6 +225,56 @@ def embedded(
         raise typer.Exit(1) from None
     show_report(results, markdown)
     typer.echo(f"stored in {out}", err=True)
+
+
+@bench_app.command()
+def spark(
+    quick: Annotated[bool, typer.Option("--quick", help="Small streams, for a first look.")] = False,
+    only: Annotated[
+        list[str] | None, typer.Option(help="Run only this part (A, B, B17, C); may be repeated.")
+    ] = None,
+    contender: Annotated[
+        list[str] | None,
+        typer.Option(help='Run only this contender (watersmeet, discard, "spark, rocksdb", ...); may be repeated.'),
+    ] = None,
+    rows: Annotated[int | None, typer.Option(min=1000, help="Rows of each stream.", show_default="4000000")] = None,
+    rounds: Annotated[int | None, typer.Option(min=1, help="Times each measurement is repeated.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Store the results in this JSON file.", show_default="a new one in bench-results/"),
+    ] = None,
+    markdown: Annotated[bool, MARKDOWN] = False,
+) -> None:
+    """Measure the join on Spark against Spark's own join, its usual workaround, and a pipeline that joins nothing.
+
+    Every contender's results are checked against DuckDB's; exit code 1 if they differ. The whole takes about half an
+    hour on two cores, nearly all of it in Spark's own joins.
+
+    Example: `watersmeet bench spark --quick --only B`
+    """
+    from watersmeet.bench.checksum import AnswersDiffer
+
+    with user_errors(), spark_needed():
+        from watersmeet.bench import spark
+
+        store = bench_file(out, "spark")
+        try:
+            results = spark.run(
+                quick, only, contender, rows, rounds, store, say=lambda line: typer.echo(line, err=True)
+            )
+        except AnswersDiffer as error:
+            typer.secho(f"wrong answers: {error}", fg=typer.colors.RED, err=True)
+            raise typer.Exit(1) from None
+    show_report(results, markdown)
+    typer.echo(f"stored in {store}", err=True)
+
+
+def bench_file(out: Path | None, name: str) -> Path:
+    """Where the results go: as asked, or into a new file."""
+    if out is None:
+        out = Path("bench-results", f"{name}-{datetime.now():%Y%m%d-%H%M%S}.json")
+        out.parent.mkdir(exist_ok=True)
+    return out
 
 
 @bench_app.command()
@@ -202,33 +308,11 @@ def parse_window(text: str, times: tuple[str, str], lateness: str) -> tuple[Any,
     """A window such as "within 10 seconds", and the type of the times that it suits, if it has any."""
     import pyarrow as pa
 
-    import watersmeet as wm
+    from watersmeet.query.window_text import counts_whole_numbers, window_of
 
-    # What makes it, an example of its sizes, how many there may be.
-    kinds: dict[str, tuple[Any, str, range]] = {
-        "within": (wm.within, "10 seconds", range(1, 3)),
-        "last": (wm.last, "1000", range(1, 3)),
-        "tumbling": (wm.tumbling, "1 minute", range(1, 2)),
-        "hopping": (wm.hopping, "1 hour, 5 minutes", range(2, 3)),
-    }
-    kind, _, rest = text.strip().partition(" ")
-    if kind[:1].isdigit():
-        kind, rest = "within", text
-    if kind not in kinds:
-        raise ValueError(f"--window must begin with one of {', '.join(kinds)}, not {text!r}")
-    make, example, count = kinds[kind]
-    sizes = [number_or_text(part) for part in rest.split(",") if part.strip()]
-    if len(sizes) not in count:
-        raise ValueError(f'--window must read for instance "{kind} {example}", not {text!r}')
-    if kind == "last":
-        return make(*sizes), None
-    window = make(*sizes, time=times, lateness=number_or_text(lateness))
-    return window, pa.int64() if all(isinstance(size, int) for size in sizes) else pa.timestamp("us")
-
-
-def number_or_text(text: str) -> int | str:
-    text = text.strip()
-    return int(text) if re.fullmatch(r"-?\d+", text) else text
+    whole = counts_whole_numbers(text, "--window")
+    time_type = None if whole is None else pa.int64() if whole else pa.timestamp("us")
+    return window_of(text, times, lateness, "--window"), time_type
 
 
 def parse_columns(text: str, option: str) -> dict[str, pa.DataType]:

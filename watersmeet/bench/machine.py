@@ -8,7 +8,7 @@ import subprocess
 from importlib import metadata
 from pathlib import Path
 
-PACKAGES = ("watersmeet", "numpy", "numba", "pyarrow", "duckdb", "polars", "datafusion")
+PACKAGES = ("watersmeet", "numpy", "numba", "pyarrow", "duckdb", "polars", "datafusion", "pyspark")
 
 
 def cores() -> int:

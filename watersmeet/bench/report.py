@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import statistics
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -55,6 +56,8 @@ def line(cells: Iterable[str]) -> str:
 
 def tables(results: dict[str, Any]) -> list[tuple[str, Row, list[Row]]]:
     """(title, header, rows) of each table: one for speeds, one for ratios, for each part that was run."""
+    if results["benchmark"] == "spark":
+        return spark_tables(results)
     found = []
     for part, template in TITLES.items():
         title = template.format(seconds=results["within_seconds"])
@@ -90,6 +93,38 @@ def tables(results: dict[str, Any]) -> list[tuple[str, Row, list[Row]]]:
     return found
 
 
+def spark_tables(results: dict[str, Any]) -> list[tuple[str, Row, list[Row]]]:
+    """The same of a run on Spark."""
+    found, seconds = [], results["within_seconds"]
+    for part, template in SPARK_TITLES.items():
+        speeds = [row for row in results["results"] if row["workload"] == part]
+        ratios = [row for row in results["ratios"] if row["workload"] == part]
+        if not speeds:
+            continue
+        header = ["contender", "input rows/s", "result rows/s", "results", "median batch", "state"]
+        rows = [
+            [row["contender"], f"{row['rows_per_s']:,.0f}", f"{row['results_per_s']:,.0f}", f"{row['rows_out']:,}"]
+            + [f"{median_batch(row):.2f} s", f"{row['state_bytes'] / 1e6:,.0f} MB"]
+            for row in speeds
+        ]
+        found.append((template.format(seconds=seconds, short=seconds / 200), header, rows))
+        if ratios:
+            ratio_rows = [[row["against"], number(row["value"]), target(row), verdict(row)] for row in ratios]
+            found.append((f"{part}: watersmeet relative to others", ["against", "ratio", "target", ""], ratio_rows))
+    return found
+
+
+def median_batch(row: dict[str, Any]) -> float:
+    return statistics.median(batch["seconds"] for batch in row["batches"] if batch["rows"])
+
+
+SPARK_TITLES = {
+    "A": "A on Spark: l.key = r.key within {seconds:g} s",
+    "B": "B on Spark: |l.key - r.key| <= 2 within {seconds:g} s",
+    "B17": "B on Spark, about 17 matches for an arriving row",
+    "C": "C on Spark: l.key > r.key within {short:g} s",
+}
+
 TITLES = {
     "band_last": "band_last: |l.key - r.key| <= 2 over last(window), one thread, positions out",
     "A2": "A2: l.key = r.key within {seconds:g} s, all cores, full rows out",
@@ -108,7 +143,7 @@ def footer(results: dict[str, Any]) -> list[str]:
         + f". Best of {results['rounds']} rounds; {results['seconds']:.0f} s in all."
     ]
     if results["quick"]:
-        lines.append("A quick run: small windows, ratios not held against the targets.")
+        lines.append("A quick run: small streams, ratios not held against the targets.")
     lines += [f"Skipped: {name}: {why}" for name, why in results["skipped"].items()]
     missed = [row for row in results["ratios"] if row["ok"] is False]
     if any(row["ok"] is not None for row in results["ratios"]):

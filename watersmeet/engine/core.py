@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -125,14 +124,26 @@ class JoinCore:
         self._workers = workers
         self._metrics = metrics
         self._sides: dict[Side, SidePlan] = {"left": plan.left, "right": plan.right}
-        self._alone: dict[Side, bool] = {"left": how in ("left", "full", "anti"), "right": how in ("right", "full")}
-        self._flagged: dict[Side, bool] = {"left": self._alone["left"] or how == "semi", "right": self._alone["right"]}
+        self.alone: dict[Side, bool] = {"left": how in ("left", "full", "anti"), "right": how in ("right", "full")}
+        self._flagged: dict[Side, bool] = {"left": self.alone["left"] or how == "semi", "right": self.alone["right"]}
         self.payloads = {side: Payload(schemas[side], workers) for side in SIDES}
         self.chains = {side: sizes.chain(index, window, side, self._flagged[side]) for side in SIDES}
 
-    def step(self, arrivals: dict[Side, Arrival], expired_below: dict[Side, int | None], results: Results) -> None:
-        """Process arrivals, then let go of what is below `expired_below`."""
+    def step(
+        self,
+        arrivals: dict[Side, Arrival],
+        expired_below: dict[Side, int | None],
+        results: Results,
+        visitors: dict[Side, Arrival] | None = None,
+    ) -> None:
+        """Process arrivals, then let go of what is below `expired_below`.
+
+        Visitors only probe: they are stored in another core. For inner joins.
+        """
         for side in SIDES:
+            if visitors and side in visitors:
+                for piece in self._slices(visitors[side]):
+                    self._visit(side, piece, results)
             if side in arrivals:
                 keep = self._needed_from(side, arrivals, expired_below)
                 for piece in self._slices(arrivals[side]):
@@ -141,7 +152,7 @@ class JoinCore:
         for side in SIDES:
             tick = expired_below[side]
             if tick is not None:
-                if self._alone[side]:
+                if self.alone[side]:
                     self._come_out(side, tick, results)
                 if self.chains[side].expire(tick):
                     self.payloads[side].retain(self.chains[side].positions())
@@ -150,7 +161,7 @@ class JoinCore:
     def finish(self, results: Results) -> None:
         """The end of both streams: everything still without a partner comes out."""
         for side in SIDES:
-            if self._alone[side]:
+            if self.alone[side]:
                 self._come_out(side, None, results)
 
     def release(self) -> None:
@@ -221,25 +232,51 @@ class JoinCore:
         first = self.payloads[side].end
         self.payloads[side].append(arrival.batch)
 
-        def store() -> float:
+        def store() -> None:
             begin = time.perf_counter()
             chain.append(first, arrival.ticks, arrival.span, entries, settled)
-            return time.perf_counter() - begin
+            self._metrics.seconds["store"] += time.perf_counter() - begin
 
-        parts = self._workers.parts(probes.size, SMALL) if probes is not None and probes.size else []
-        work: list[Callable[[], Any]] = [partial(self._probe, side, first, probes, targets, results, p) for p in parts]
-        *found, stored = self._workers.map(lambda job: job(), [*work, store])
-        self._metrics.seconds["store"] += stored
-        for part in found:
-            self._metrics.seconds["probe"] += part.probe_seconds
-            self._metrics.seconds["gather"] += part.gather_seconds
-            results.add(part.rows, part.batch)
+        found = self._probe(side, first, probes, targets, results, beside=store)
         if self._flagged["left"] or self._flagged["right"]:
             pieces = [piece for part in found for piece in part.pieces]
             with timed("gather"):
                 self._settle(side, first, chain.subwindows[-1], pieces, results)
 
-    def _probe(self, side: Side, first: int, probes, targets: list[Target], results: Results, part) -> Found:
+    def _visit(self, side: Side, arrival: Arrival, results: Results) -> None:
+        """Probe and forget. Before the side's arrivals, so that what these store has positions without a gap."""
+        assert self.how == "inner" and arrival.late is None
+        targets = self.chains[other(side)].targets(arrival.low, arrival.high, arrival.span.in_order)
+        if not targets:
+            return
+        plan = self._sides[side]
+        with self._metrics.timed("keys"):
+            probe = plan.probe(arrival.batch)
+            plan.forget()
+        with self._metrics.timed("sort"):
+            probes = self.index.probes(
+                probe.equal, probe.lows, probe.highs, probe.live, arrival.rows, self._workers
+            )
+        first = self.payloads[side].end
+        self.payloads[side].append(arrival.batch)
+        self._probe(side, first, probes, targets, results)
+
+    def _probe(
+        self, side: Side, first: int, probes, targets: list[Target], results: Results, beside: Callable | None = None
+    ) -> list[Found]:
+        """Find the pairs of all probes and add their results; `beside` is done at the same time."""
+        parts = self._workers.parts(probes.size, SMALL) if probes is not None and probes.size else []
+        work: list[Callable] = [partial(self._probe_part, side, first, probes, targets, results, p) for p in parts]
+        if beside is not None:
+            work.append(beside)
+        found = self._workers.map(lambda job: job(), work)[: len(parts)]
+        for part in found:
+            self._metrics.seconds["probe"] += part.probe_seconds
+            self._metrics.seconds["gather"] += part.gather_seconds
+            results.add(part.rows, part.batch)
+        return found
+
+    def _probe_part(self, side: Side, first: int, probes, targets: list[Target], results: Results, part) -> Found:
         """Find the pairs of some of the probes, and make results of them at once, while they are in cache."""
         begin = time.perf_counter()
         start, stop = part

@@ -106,6 +106,17 @@ class Probes:
 
 
 @dataclass(frozen=True)
+class Sealed:
+    """What a sealed structure is made of: flat arrays that may lie in a file and be shared by many."""
+
+    about: Array  # size, kind, code and bound of the rows, as in `_Run`
+    equal: Array  # empty where there is one key; keys have their sentinels behind them
+    ordered: Array
+    rows: Array  # empty where they are packed with the keys, else one more than there are keys
+    samples: tuple[Array, Array, Array]
+
+
+@dataclass(frozen=True)
 class BISort:
     """Sorted subwindows with an insertion buffer.
 
@@ -169,6 +180,13 @@ class BISort:
         """An empty structure, with room for about as much as `like` came to hold."""
         return BISortStructure(self, 0 if like is None else like.size)
 
+    def adopt(self, sealed: Sealed) -> BISortStructure:
+        """A structure over these arrays, by reference, for probing only. O(1)."""
+        structure = BISortStructure(self)
+        composite = sealed.equal.size > 0
+        structure._runs = _Run.adopted(self.partition_rows, sealed), _Run(composite, self.partition_rows)
+        return structure
+
 
 def _keys(equal: Array | None, ordered: Array | None) -> tuple[Array | None, Array]:
     if ordered is None:
@@ -215,6 +233,20 @@ class _Run:
         self._samples: tuple[Array, Array, Array] | None = None
         if expected:
             self._resize(expected)
+
+    @classmethod
+    def adopted(cls, width: int, sealed: Sealed) -> _Run:
+        run = cls(sealed.equal.size > 0, width)
+        run.size, run._kind, *code, run._beyond = map(int, sealed.about)
+        run._code = (code[0], code[1], code[2])
+        run.equal, run.ordered, run.rows, run._samples = sealed.equal, sealed.ordered, sealed.rows, sealed.samples
+        return run
+
+    def sealed(self) -> Sealed:
+        end = self.size + 2 * self._width
+        about = np.array([self.size, self._kind, *self._code, self._beyond])
+        rows = self.rows[: self.size + 1] if self._kind != PACKED else _NO_ROWS
+        return Sealed(about, self.equal[:end], self.ordered[:end], rows, self.sample())
 
     @property
     def _room(self) -> int:
@@ -479,6 +511,14 @@ class BISortStructure:
                 main.merge(buffer.entries(), 0)
             main.trim()
             self._runs = main, _Run(buffer.equal.size > 0, self._index.partition_rows)
+
+    def sealed(self) -> Sealed:
+        """The arrays of a structure that has been sealed, by reference."""
+        return (self._runs[0] if self._runs else _Run(False, self._index.partition_rows)).sealed()
+
+    def entries(self) -> Entries:
+        """All that a sealed structure holds, in order: to be inserted into another one."""
+        return self._runs[0].entries() if self._runs else Entries(_NONE, _NONE, _NO_ROWS, 0)
 
     def nbytes(self) -> int:
         return sum(run.nbytes() for run in self._runs or ())

@@ -123,6 +123,16 @@ class SidePlan:
         self._last = (batch, rows, (equal, live))
         return rows, equal, live
 
+    @property
+    def keys_are_doubles(self) -> bool:
+        """Whether the ordered key is that of a double, which is not the number but its bits."""
+        return self._ordered is not None and self._ordered.id[0] == "float"
+
+    def equal_keys(self, batch: pa.RecordBatch) -> tuple[np.ndarray | None, np.ndarray | None]:
+        """The equality keys and live rows alone."""
+        with np.errstate(all="ignore"):
+            return self._begin(batch)[1:]
+
     def forget(self) -> None:
         """Let go of the last batch, when no more is asked of it."""
         self._last = None

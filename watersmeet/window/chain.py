@@ -112,6 +112,26 @@ class Subwindow:
         self._ticks = None if counts else np.empty(0, np.int64)  # None: ticks are positions
         self._settled = np.empty(0, np.uint8) if keeps_settled else None
 
+    @classmethod
+    def adopted(
+        cls, base: int, structure: Structure, ticks: Array, span: Span, settled: Array | None
+    ) -> Subwindow:
+        """A sealed subwindow over what is there already, by reference."""
+        sub = cls(base, structure, settled is not None, False)
+        sub.size = ticks.size
+        sub.least, sub.greatest, sub.in_order = span
+        sub._ticks, sub._settled = ticks, settled
+        return sub
+
+    @property
+    def keeps_settled(self) -> bool:
+        return self._settled is not None
+
+    @property
+    def span(self) -> Span:
+        assert self.least is not None and self.greatest is not None
+        return Span(self.least, self.greatest, self.in_order)
+
     @property
     def ticks(self) -> Array:
         if self._ticks is None:
@@ -233,7 +253,7 @@ class Chain:
         self._span = span
         self._rows = rows
         self._least_rows = least_rows
-        self._keeps_settled = keeps_settled
+        self.keeps_settled = keeps_settled
         self._counts = counts
         self._subwindows: list[Subwindow] = []
         self._open = False  # whether the newest takes inserts
@@ -253,7 +273,7 @@ class Chain:
         """Store a batch, not an empty one, whose first tuple has this position."""
         if not self._open:
             like = self._subwindows[-1].structure if self._subwindows else None
-            newest = Subwindow(position, self._index.structure(like), self._keeps_settled, self._counts)
+            newest = Subwindow(position, self._index.structure(like), self.keeps_settled, self._counts)
             self._subwindows.append(newest)
             self._open = True
         newest = self._subwindows[-1]
@@ -262,7 +282,17 @@ class Chain:
         spans = self._span is not None and newest.greatest - newest.least >= self._span  # type: ignore[operator]
         full = newest.size >= (self._rows or _MOST_ROWS)
         if full or (spans and newest.size >= self._least_rows):
-            newest.seal()
+            self.seal()
+
+    def adopt(self, subwindow: Subwindow) -> None:
+        """Take in a sealed subwindow as the newest; its positions follow those that are here."""
+        self.seal()
+        self._subwindows.append(subwindow)
+
+    def seal(self) -> None:
+        """Let the next batch begin a new subwindow."""
+        if self._open:
+            self._subwindows[-1].seal()
             self._open = False
 
     def clear(self) -> None:

@@ -1,0 +1,193 @@
+"""A stand-in for Spark: runs router, joiner and unpacker as micro-batches, in this process, without a JVM.
+
+It does what Spark does around them: cuts the input into tasks, groups packs by core, keeps state by key (and throws it
+away when an attempt fails), moves the watermark after each micro-batch, fires timers, and runs a micro-batch without
+data when the watermark has moved.
+"""
+
+from __future__ import annotations
+
+import copy
+import random
+import shutil
+from collections import defaultdict
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+
+from watersmeet.query.parse import parse
+from watersmeet.query.plan import compile_plan
+from watersmeet.routing.choose import choose_route
+from watersmeet.spark import joiner as joiner_module
+from watersmeet.spark.clock import SparkClock
+from watersmeet.spark.cores import core_keys
+from watersmeet.spark.joiner import Joiner
+from watersmeet.spark.router import Router
+from watersmeet.spark.spec import JoinSpec, compiled, ordered_plan
+from watersmeet.spark.unpacker import unpacked
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def specified(on, window, how, left: pa.Schema, right: pa.Schema, route="auto", cores=2, suffix="_right") -> JoinSpec:
+    predicate = parse(on)
+    plan = ordered_plan(compile_plan(predicate, left, right))
+    chosen, _ = choose_route(route, plan, left, right, how, cores)
+    return JoinSpec(predicate, window, how, left, right, suffix, chosen, core_keys(chosen.cores, cores))
+
+
+class _Value:
+    def __init__(self, store):
+        self._store = store
+
+    def get(self):
+        return self._store().get("value")
+
+    def update(self, value):
+        assert all(isinstance(v, str) for v in value)
+        self._store()["value"] = value
+
+
+class _Map:
+    def __init__(self, store):
+        self._store = store
+
+    def getValue(self, key):
+        return self._store().get(key)
+
+    def updateValue(self, key, value):
+        assert all(isinstance(v, bytes) for v in value)
+        self._store()[key] = value
+
+    def removeKey(self, key):
+        self._store().pop(key, None)
+
+
+class _Handle:
+    """State of all keys; `key` is the one that is being processed."""
+
+    def __init__(self):
+        self.key = None
+        self.values = defaultdict(dict)  # (key, name) -> values
+        self.timers = set()  # (key, milliseconds)
+
+    def getValueState(self, name, schema):
+        return _Value(lambda: self.values[self.key, name])
+
+    def getMapState(self, name, key_schema, value_schema):
+        return _Map(lambda: self.values[self.key, name])
+
+    def registerTimer(self, milliseconds):
+        self.timers.add((self.key, milliseconds))
+
+    def deleteTimer(self, milliseconds):
+        self.timers.discard((self.key, milliseconds))
+
+
+class _Times:
+    def __init__(self, watermark):
+        self._watermark = watermark
+
+    def getCurrentWatermarkInMs(self):
+        return self._watermark
+
+
+class StandIn:
+    def __init__(self, spec: JoinSpec, folder: Path, seed: int = 0):
+        self.spec = spec
+        self.folder = folder
+        self.handle = _Handle()
+        self.watermark = 0
+        self.greatest = {}
+        self.counts = defaultdict(int)
+        self.last = {}
+        self._random = random.Random(seed)
+
+    # -- what a user of Spark sees ------------------------------------------------------------------------------------
+
+    def batch(self, left: pa.Table | None = None, right: pa.Table | None = None, fails: int = 0) -> pa.Table:
+        """One micro-batch, which fails so many times before it succeeds, and the one without data behind it."""
+        packs = self._packs("left", left) + self._packs("right", right)
+        results = self._attempts(packs, fails)
+        before = self.watermark
+        self._move_watermark(packs)
+        if self.watermark > before:
+            results += self._attempts([], fails)
+        schema = compiled(self.spec).results
+        return pa.Table.from_batches(results, schema=schema)
+
+    def forget_files(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    @property
+    def runs(self) -> int:
+        return self.last["runs"]
+
+    def state_bytes(self) -> int:
+        return sum(
+            len(v[0]) for (_, name), values in self.handle.values.items() if name != "manifest" for v in values.values()
+        )
+
+    # -- within --------------------------------------------------------------------------------------------------------
+
+    def _packs(self, side, table) -> list[dict]:
+        if table is None or not table.num_rows:
+            return []
+        tasks = self._random.randint(1, 3)
+        cuts = sorted(self._random.randint(0, table.num_rows) for _ in range(tasks - 1))
+        packs = []
+        for start, stop in zip([0, *cuts], [*cuts, table.num_rows], strict=True):
+            pieces = table.slice(start, stop - start).to_batches(max_chunksize=self._random.choice([3, 1000, 100_000]))
+            for rows in Router(self.spec, side)(iter(pieces)):
+                packs += rows.to_pylist()
+        self._random.shuffle(packs)
+        return packs
+
+    def _attempts(self, packs, fails) -> list[pa.RecordBatch]:
+        for _ in range(fails):  # its state is lost, its files are not
+            handle, self.handle = self.handle, copy.deepcopy(self.handle)
+            self._attempt(packs)
+            self.handle = handle
+        frames, results = self._attempt(packs)
+        self.last = defaultdict(int)
+        for frame in frames:
+            for name in frame.columns[1:]:
+                self.counts[name] += int(frame[name].sum())
+                self.last[name] += int(frame[name].sum())
+        return results
+
+    def _attempt(self, packs):
+        joiner = Joiner(self.spec)
+        joiner.init(self.handle)
+        by_core = defaultdict(list)
+        for pack in packs:
+            by_core[pack["core"]].append(pack)
+        times = _Times(self.watermark)
+        frames = []
+        joiner_module.query_folder = lambda: self.folder / "query"
+        for core, mine in by_core.items():
+            self.handle.key = core
+            half = len(mine) // 2
+            rows = [pd.DataFrame(part, columns=["side", "home", "blob"]) for part in (mine[:half], mine[half:]) if part]
+            frames += joiner.handleInputRows((core,), iter(rows), times)
+        for core, milliseconds in sorted(self.handle.timers):
+            if milliseconds <= self.watermark:
+                self.handle.key = core
+                frames += joiner.handleExpiredTimer(key=(core,), timerValues=times, expiredTimerInfo=None)
+                self.handle.deleteTimer(milliseconds)
+        results = []
+        for frame in frames:
+            results += unpacked(iter(pa.Table.from_pandas(frame).to_batches()))
+        return frames, results
+
+    def _move_watermark(self, packs) -> None:
+        clock = SparkClock(compiled(self.spec).window)
+        for pack in packs:
+            milliseconds = (pack["ts"] - _EPOCH) // timedelta(milliseconds=1)
+            side = ("left", "right")[pack["side"]]
+            self.greatest[side] = max(self.greatest.get(side, 0), milliseconds)
+        if len(self.greatest) == 2:
+            now = min(self.greatest[side] - clock.lateness(side) for side in self.greatest)
+            self.watermark = max(self.watermark, now)

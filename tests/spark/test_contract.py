@@ -1,0 +1,142 @@
+"""Every route, window and join type against brute force, on the stand-in for Spark.
+
+Micro-batches of a few tuples, out of order and sometimes late, cut into random tasks; attempts that fail and are run
+again; cached files that vanish. Real Spark runs a part of this in test_on_spark.py.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+import oracle
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from predicates import FAMILIES
+from strategies import key_pools
+
+import watersmeet as wm
+
+from .standin import StandIn, specified
+
+SCHEMA = pa.schema(
+    [("id", pa.int64()), ("ts", pa.int64()), ("k", pa.int64()), ("x", pa.int64()), ("f", pa.float64()),
+     ("s", pa.string())]
+)  # fmt: skip
+BEGIN = 1_000  # Spark's watermark knows no times before 1970
+HOWS = ("inner", "left", "right", "full", "semi", "anti")
+
+
+def spans():
+    return st.sampled_from([0, 1, 3, 5])
+
+
+WINDOWS = st.one_of(
+    st.builds(oracle.Within, spans(), spans(), st.tuples(spans(), spans())),
+    st.builds(
+        lambda sizes, late: oracle.Hopping(*sizes, late),
+        st.sampled_from([(1, 1), (4, 4), (7, 7), (2, 1), (6, 1), (6, 4)]),
+        st.tuples(spans(), spans()),
+    ),
+)
+
+
+def as_user_writes(window):
+    if isinstance(window, oracle.Within):
+        return wm.within(window.before, window.after, lateness=window.lateness)
+    return wm.hopping(window.size, window.slide, lateness=window.lateness)
+
+
+@st.composite
+def streams(draw, predicate):
+    """Micro-batches of (left rows, right rows); the time goes on, with a jitter."""
+    pool = draw(key_pools(predicate))
+    batches, now = [], BEGIN
+    for _ in range(draw(st.integers(1, 6))):
+        both = []
+        for _ in range(2):
+            rows = draw(st.lists(st.tuples(st.integers(-4, 4), st.sampled_from(pool)), max_size=6))
+            both.append([{"ts": now + jitter} | row for jitter, row in rows])
+        batches.append(tuple(both))
+        now += draw(st.sampled_from([0, 1, 3, 20]))
+    return batches
+
+
+def expected(batches, window, how, holds):
+    """(left id, right id) of every result that the watermark proves, and the number of late tuples."""
+    left, right, late = [], [], 0
+    greatest = {}
+    watermark = 0
+    for both in batches:
+        for rows, kept in zip(both, (left, right), strict=True):
+            late += sum(row["ts"] < watermark for row in rows)
+            kept += [row for row in rows if row["ts"] >= watermark]
+        for side, rows in zip(("left", "right"), both, strict=True):
+            if rows:
+                greatest[side] = max(greatest.get(side, 0), max(row["ts"] for row in rows))
+        if len(greatest) == 2:
+            marks = [greatest[s] - late_by for s, late_by in zip(("left", "right"), window.lateness, strict=True)]
+            watermark = max(watermark, min(marks))
+    pairs = [(a["id"], b["id"]) for a in left for b in right
+             if window.together(a["ts"], b["ts"]) and holds(a, b) is True]  # fmt: skip
+    decided = {
+        side: {row["id"] for row in rows if watermark and window.greatest_partner(row["ts"], side) < watermark}
+        for side, rows in (("left", left), ("right", right))
+    }
+    results = Counter()
+    if how in ("inner", "left", "right", "full"):
+        results.update(pairs)
+    matched = {a for a, _ in pairs}, {b for _, b in pairs}
+    if how == "semi":
+        results.update((a, None) for a in matched[0])
+    if how in ("left", "full", "anti"):
+        results.update((a["id"], None) for a in left if a["id"] not in matched[0] and a["id"] in decided["left"])
+    if how in ("right", "full"):
+        results.update((None, b["id"]) for b in right if b["id"] not in matched[1] and b["id"] in decided["right"])
+    return results, late
+
+
+def numbered(batches):
+    answer, counts = [], [0, 0]
+    for both in batches:
+        rows = []
+        for i, side in enumerate(both):
+            rows.append([{"id": counts[i] + n} | row for n, row in enumerate(side)])
+            counts[i] += len(side)
+        answer.append(tuple(rows))
+    return answer
+
+
+def routes_for(predicate, how):
+    """Whatever the predicate can take; where it cannot, `auto` takes what is left."""
+    return ["auto", "single", *(["split"] if how != "full" else []), *(["hash"] if predicate.equality else [])]
+
+
+@pytest.mark.parametrize("how", HOWS)
+@pytest.mark.parametrize("family", FAMILIES)
+@given(data=st.data())
+def test_results_are_those_of_brute_force(family, how, data):
+    predicate = data.draw(st.sampled_from(FAMILIES[family]))
+    window = data.draw(WINDOWS)
+    batches = numbered(data.draw(streams(predicate)))
+    route = data.draw(st.sampled_from(routes_for(predicate, how)))
+    cores = data.draw(st.sampled_from([1, 2, 3, 8]))
+    with tempfile.TemporaryDirectory() as folder:
+        spec = specified(predicate.sql, as_user_writes(window), how, SCHEMA, SCHEMA, route, cores)
+        spark = StandIn(spec, Path(folder), data.draw(st.integers(0, 99)))
+        results = []
+        for both in batches:
+            tables = [pa.Table.from_pylist(rows, schema=SCHEMA) for rows in both]
+            results.append(spark.batch(*tables, fails=data.draw(st.sampled_from([0, 0, 1]))))
+            if data.draw(st.sampled_from([False, False, True])):
+                spark.forget_files()
+    table = pa.concat_tables(results)
+    ids = ("id",) if how in ("semi", "anti") else ("id", "id_right")
+    columns = [table.column(name).to_pylist() for name in ids]
+    found = Counter(zip(columns[0], columns[1] if len(columns) > 1 else [None] * len(columns[0]), strict=True))
+    wanted, late = expected(batches, window, how, predicate.holds)
+    assert found == wanted
+    assert spark.counts["late_left"] + spark.counts["late_right"] == late

@@ -1,0 +1,147 @@
+"""Job files: what is read from them, and the errors that name the key."""
+
+from pathlib import Path
+
+import pytest
+
+import watersmeet as wm
+from watersmeet.spark.job import JobError, load
+
+JOB = """
+[left]
+format = "parquet"
+path = "trades"
+
+[right]
+format = "parquet"
+path = "quotes"
+
+[join]
+on = "abs(l.price - r.price) <= 0.05"
+window = "within 1 second"
+
+[sink]
+format = "parquet"
+path = "matches"
+
+[run]
+checkpoint = "checkpoint"
+"""
+
+
+@pytest.fixture
+def job_file(tmp_path):
+    def write(text=JOB, **changes):
+        for before, after in changes.get("replace", {}).items():
+            assert before in text
+            text = text.replace(before, after)
+        path = tmp_path / "job.toml"
+        path.write_text(text)
+        return path
+
+    return write
+
+
+def test_the_least_job_has_the_defaults_of_stream_join(job_file):
+    job = load(job_file())
+    assert job.join.on == "abs(l.price - r.price) <= 0.05"
+    assert job.join.window == wm.within("1 second")
+    assert (job.join.how, job.join.suffix, job.join.options) == ("inner", "_right", {})
+    assert job.run.trigger is None
+    assert job.left.options == {}
+
+
+def test_relative_paths_start_at_the_job_file_and_others_stay(job_file, tmp_path):
+    job = load(job_file(replace={'"quotes"': '"s3a://market/quotes"', '"matches"': '"/data/matches"'}))
+    assert job.left.path == str(tmp_path / "trades")
+    assert job.right.path == "s3a://market/quotes"
+    assert job.sink.path == "/data/matches"
+    assert job.run.checkpoint == str(tmp_path / "checkpoint")
+
+
+def test_options_become_text_and_names_may_have_dots(job_file):
+    left = """format = "kafka"
+    [left.options]
+    kafka.bootstrap.servers = "broker:9092"
+    "startingOffsets" = "earliest"
+    includeHeaders = true
+    maxOffsetsPerTrigger = 1000
+    """
+    job = load(job_file(replace={'format = "parquet"\npath = "trades"': left}))
+    assert job.left.options == {
+        "kafka.bootstrap.servers": "broker:9092",
+        "startingOffsets": "earliest",
+        "includeHeaders": "true",
+        "maxOffsetsPerTrigger": "1000",
+    }
+
+
+def test_each_side_may_have_its_time_and_lateness(job_file):
+    window = 'window = "hopping 1 hour, 5 minutes"\ntime = ["ts", "seen_at"]\nlateness = ["0", "2 seconds"]'
+    job = load(job_file(replace={'window = "within 1 second"': window}))
+    assert job.join.window == wm.hopping("1 hour", "5 minutes", ("ts", "seen_at"), (0, "2 seconds"))
+
+
+def test_the_environment_fills_in(job_file, monkeypatch):
+    path = job_file(replace={'"trades"': '"/data/${DAY}/trades"'})
+    with pytest.raises(JobError, match=r"left\.path: the environment variable DAY is not set"):
+        load(path)
+    monkeypatch.setenv("DAY", "2026-01-05")
+    assert load(path).left.path == "/data/2026-01-05/trades"
+
+
+def test_a_table_stands_for_format_and_path(job_file):
+    job = load(job_file(replace={'format = "parquet"\npath = "trades"': 'table = "market.trades"'}))
+    assert (job.left.table, job.left.format, job.left.path) == ("market.trades", None, None)
+
+
+@pytest.mark.parametrize("form", ["console", "memory", "noop"])
+def test_a_sink_that_keeps_nothing_needs_no_checkpoint(job_file, form):
+    sink = {'[sink]\nformat = "parquet"\npath = "matches"': f'[sink]\nformat = "{form}"'}
+    job = load(job_file(replace=sink | {'[run]\ncheckpoint = "checkpoint"': ""}))
+    assert job.run.checkpoint is None
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        ("[sink]", "[sinks]", "sink: is missing"),
+        ("[sink]", "[[sink]]", "sink: must be a table"),
+        ('path = "trades"', 'pth = "trades"', "left.pth: is not a key of [left]; did you mean path?"),
+        ("[run]", "[schedule]\n[run]", "schedule: is not a key of a job; known are left, right, join"),
+        ('path = "quotes"', "path = 7", "right.path: must be text, not 7"),
+        ('path = "quotes"', 'path = ""', "right.path: must not be empty"),
+        ('path = "quotes"', 'path = "q"\ntable = "q"', "right.path: and table cannot both be given"),
+        ('path = "quotes"', 'select = "a"', "right.select: must be a list of texts, not 'a'"),
+        ('path = "quotes"', "select = [1]", "right.select: must be a list of texts"),
+        ('path = "quotes"', "options = 1", "right.options: must be a table"),
+        ('path = "quotes"', "options.a = [1]", "right.options.a: must be one value"),
+        ('[right]\nformat = "parquet"', "[right]", "right.format: is missing"),
+        ("on = ", "# on = ", "join.on: is missing"),
+        ("within 1 second", "within 1 parsec", "join.window: before is not a length of time: '1 parsec'"),
+        ("within 1 second", "around noon", "join.window: it must begin with one of within"),
+        ("within 1 second", "last 100", "join.window: must be of time on Spark (within, tumbling, hopping)"),
+        ('[sink]\nformat = "parquet"', 'lateness = "soon"\n[sink]\nformat = "parquet"', "join.lateness: it is not"),
+        ('[sink]\nformat = "parquet"', 'lateness = ["0"]\n[sink]\nformat = "parquet"', "join.lateness: must be text"),
+        ('[sink]\nformat = "parquet"', 'time = 3\n[sink]\nformat = "parquet"', "join.time: must be text"),
+        ('[sink]\nformat = "parquet"', 'how = "outer"\n[sink]\nformat = "parquet"', "join.how: must be one of inner"),
+        ('checkpoint = "checkpoint"', "", "run.checkpoint: is missing"),
+        ('checkpoint = "checkpoint"', 'trigger = "now"', 'run.trigger: must be "available now" or a length'),
+        ("[run]", '[spark]\nmaster = "local"\nremote = "local"\n[run]', "spark.remote: and master cannot both"),
+    ],
+)
+def test_a_mistake_names_the_file_and_the_key(job_file, before, after, message):
+    path = job_file(replace={before: after})
+    with pytest.raises(JobError) as error:
+        load(path)
+    assert str(error.value).startswith(f"{path}: {message}")
+
+
+def test_a_file_that_is_not_there_or_not_toml(tmp_path):
+    with pytest.raises(JobError, match="there is no such file"):
+        load(tmp_path / "none.toml")
+    with pytest.raises(JobError, match="cannot be read"):
+        load(tmp_path)
+    Path(tmp_path, "job.toml").write_text("[left\n")
+    with pytest.raises(JobError, match="is not valid TOML: .*line 1"):
+        load(tmp_path / "job.toml")

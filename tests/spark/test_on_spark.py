@@ -1,0 +1,168 @@
+"""On a real Spark: everything that the stand-in cannot tell."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pyarrow.parquet as pq
+import pytest
+from pyspark.errors import StreamingQueryException
+
+import watersmeet as wm
+from watersmeet.spark import explain_join, stream_join
+from watersmeet.spark.cores import core_keys, murmur3
+
+from . import cases
+from .cases import BEGIN, SECOND, read, run, write
+from .conftest import ROOT, spark_environment
+
+WINDOW = wm.within("2 seconds", lateness="1 second")
+
+
+def test_results_are_those_of_spark_and_duckdb(spark, tmp_path):
+    cases.check(spark, tmp_path)
+
+
+def test_the_same_on_spark_connect(tmp_path):
+    """In a process of its own: one process cannot have both kinds of session."""
+    program = (
+        "from pathlib import Path; from watersmeet.spark.session import session; from spark import cases;"
+        "spark = session(remote='local', conf={'spark.sql.shuffle.partitions': '2'});"
+        f"cases.check(spark, Path({str(tmp_path)!r}), cases.CASES[1::2])"
+    )
+    environment = os.environ | spark_environment() | {"PYTHONPATH": str(ROOT / "tests")}
+    for name in ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET", "SPARK_REMOTE"):
+        environment.pop(name, None)
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+def test_our_hash_is_sparks(spark):
+    numbers = [*range(100), -1, 2**31 - 1]
+    frame = spark.createDataFrame([(n,) for n in numbers], "n int").selectExpr("hash(n)")
+    assert [murmur3(n) for n in numbers] == [row[0] for row in frame.collect()]
+
+
+@pytest.mark.parametrize("cores, partitions", [(1, 1), (2, 2), (7, 7), (3, 200), (200, 200)])
+def test_every_core_has_a_partition_of_its_own(cores, partitions):
+    keys = core_keys(cores, partitions)
+    assert keys[0] == 0
+    assert len({murmur3(key) % partitions for key in keys}) == len(keys) == cores
+
+
+def at(second, id, **values):
+    nothing = dict.fromkeys(cases.SCHEMA.names)
+    return nothing | {"id": id, "ts": BEGIN + int(second * SECOND), "k": 1} | values
+
+
+def counters(query, name="watersmeet"):
+    total = {}
+    for progress in query.recentProgress:
+        for key, value in progress["observedMetrics"][name].asDict().items():
+            total[key] = total.get(key, 0) + value
+    return total
+
+
+def joined(spark, folder, on="l.k = r.k", window=WINDOW, how="left"):
+    return stream_join(read(spark, folder / "left"), read(spark, folder / "right"), on, window, how)
+
+
+def ids(folder):
+    table = pq.read_table(folder / "out")
+    return sorted(
+        zip(*(table.column(name).to_pylist() for name in ("id", "id_right")), strict=True), key=lambda pair: str(pair)
+    )
+
+
+def test_late_tuples_are_counted_and_a_restart_goes_on(spark, tmp_path):
+    """The second micro-batch has the watermark of the first: 10 s - 1 s."""
+    write(tmp_path / "left", [[at(0, 1), at(10, 2)], [at(8.9, 3), at(9, 4), at(8, 5, k=2)]])
+    write(tmp_path / "right", [[at(1, 1), at(10, 2)], [at(3, 3), at(11, 4)]])
+    query = run(joined(spark, tmp_path), tmp_path)
+    found = counters(query)
+    assert (found["late_left"], found["late_right"]) == (2, 1)
+    assert (found["rows_left"], found["rows_right"]) == (5, 4)
+    first = [(1, 1), (2, 2), (2, 4), (4, 2), (4, 4)]
+    assert ids(tmp_path) == first
+    # A new query on the same checkpoint; nothing of the first but the state.
+    write(tmp_path / "left", [[at(12, 6), at(12, 7, k=2)], [at(60, 8)]])
+    write(tmp_path / "right", [[at(12, 6)], [at(60, 8)]])
+    query = run(joined(spark, tmp_path), tmp_path)
+    assert counters(query)["rebuilt_runs"] == 0, "the files of the first run are still good"
+    assert ids(tmp_path) == sorted([*first, (2, 6), (6, 2), (6, 4), (6, 6), (7, None), (8, 8)], key=str)
+    with pytest.raises(StreamingQueryException, match="belongs to another join: predicate was 'l.k = r.k', now is"):
+        write(tmp_path / "left", [[at(61, 9)]])
+        run(joined(spark, tmp_path, on="l.k = r.k and l.x = r.x"), tmp_path)
+
+
+def test_a_null_time_fails_the_query_and_says_so(spark, tmp_path):
+    write(tmp_path / "left", [[at(0, 1), at(0, 2, ts=None)]])
+    write(tmp_path / "right", [[at(0, 1)]])
+    with pytest.raises(StreamingQueryException, match="time column 'ts' of the left stream is null"):
+        run(joined(spark, tmp_path), tmp_path)
+
+
+@pytest.fixture
+def streams(spark, tmp_path):
+    (tmp_path / "left").mkdir()
+    return read(spark, tmp_path / "left"), read(spark, tmp_path / "left")
+
+
+def test_columns_are_all_of_the_left_then_all_of_the_right(spark, streams):
+    left, right = streams
+    frame = stream_join(left, right.withColumnRenamed("x", "y"), "l.x = r.y", WINDOW, suffix="_2")
+    assert frame.isStreaming
+    assert frame.columns == ["id", "ts", "k", "x", "f", "d", "s", "id_2", "ts_2", "k_2", "y", "f_2", "d_2", "s_2"]
+    assert frame.schema["d_2"].dataType.simpleString() == "decimal(9,2)"
+    assert stream_join(left, right, "l.x = r.x", WINDOW, "semi").columns == left.columns
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ({"left": "batch"}, "left is a batch DataFrame.*readStream"),
+        ({"right": "marked"}, "right has a watermark already, on 'ts'.*lateness"),
+        ({"right": 3}, "right must be a Spark DataFrame"),
+        ({"window": wm.last(5)}, "last.*use within, tumbling or hopping"),
+        ({"window": wm.within("2 seconds", time="when")}, "time column 'when' is not in the left stream"),
+        ({"window": wm.within(5)}, "before must be a length such as '10 seconds'"),
+        ({"on": "l.k = r.nothing"}, "nothing"),
+        ({"on": "l.k + r.k"}, "on must be a predicate"),
+        ({"how": "outer"}, "how must be one of"),
+        ({"route": "hash", "on": "l.x < r.x"}, "route 'hash' needs an equality"),
+        ({"route": "cells", "on": "l.x < r.x"}, "route 'cells' needs a band"),
+        ({"route": "split", "on": "l.x < r.x", "how": "full"}, "cannot do a full join"),
+        ({"cores": 3}, "cores must be at most spark.sql.shuffle.partitions, which is 2"),
+        ({"cores": 0}, "cores must be at least 1"),
+        ({"suffix": ""}, "suffix '' gives two result columns"),
+    ],
+)
+def test_mistakes_are_found_before_the_query_starts(spark, streams, change, message):
+    left, right = streams
+    given = {"left": left, "right": right, "on": "l.k = r.k", "window": WINDOW} | change
+    if given["left"] == "batch":
+        given["left"] = spark.createDataFrame([(1,)], "id int")
+    if isinstance(given["right"], str):
+        given["right"] = right.withWatermark("ts", "1 second")
+    for call in (stream_join, explain_join):
+        with pytest.raises((ValueError, TypeError), match=message):
+            call(**given)
+
+
+def test_another_state_store_is_refused(spark, streams):
+    name = "spark.sql.streaming.stateStore.providerClass"
+    before = spark.conf.get(name)
+    spark.conf.set(name, "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider")
+    try:
+        with pytest.raises(ValueError, match=f"{name} is .*HDFSBacked.*RocksDBStateStoreProvider"):
+            stream_join(*streams, "l.k = r.k", WINDOW)
+    finally:
+        spark.conf.set(name, before)
+
+
+def test_explain_says_route_and_reason(streams):
+    text = explain_join(*streams, "abs(l.x - r.x) <= 5", WINDOW, "left")
+    assert "route: cells over 2 cores\n  because the predicate is a band of fixed width" in text
+    assert "stored: the left side at home" in text

@@ -1,0 +1,77 @@
+"""What every route has in common.
+
+A join that runs on several cores must bring each pair together in exactly one of them. A *route* says for every tuple
+where it is at *home* (one core, which stores it) and to which further cores it sends *copies*. There are two ways:
+
+    free       a tuple is stored at home only, and its copies visit: they probe, and are gone with the batch.
+               The later of two partners finds the earlier at the earlier's home; so each pair is found once, whatever
+               the two homes are. Good for inner joins: nothing is stored twice.
+    anchored   tuples of one side, the anchor, are at home and nowhere else. Those of the other side go to every core
+               in which an anchored partner may be, and are stored in all of them. An anchored tuple then sees all of
+               its partners in one core: what left, right, semi and anti joins need.
+
+Places depend on nothing but a tuple's own values, so that a task that is run again sends every tuple to where it sent
+it the first time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from watersmeet.query.kernels import mix
+from watersmeet.query.plan import SidePlan
+from watersmeet.query.windows import Side
+
+Array = np.ndarray
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where the tuples of a batch go."""
+
+    home: Array  # a core for each row
+    rows: Array  # of copies: the row,
+    cores: Array  # and the core it goes to, never the row's home
+
+
+class Route(Protocol):
+    """A way to spread a join over `cores` cores."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def cores(self) -> int: ...
+
+    @property
+    def anchor(self) -> Side | None:
+        """The side whose tuples are at home only; None: free, copies visit."""
+
+    def places(self, side: Side, plan: SidePlan, batch: pa.RecordBatch, ticks: Array) -> Places: ...
+
+
+_NONE = np.zeros(0, np.int64)
+
+
+def at_home(home: Array) -> Places:
+    """Without copies."""
+    return Places(home, _NONE, _NONE)
+
+
+def hashed(keys: Array, cores: int) -> Array:
+    """A core for each key: equal keys, equal cores. O(n)."""
+    state = np.zeros(keys.size, np.int64)
+    mix(state, np.ascontiguousarray(keys, np.int64))
+    return (state.view(np.uint64) % np.uint64(cores)).astype(np.int64)
+
+
+def everywhere(home: Array, cores: int) -> Places:
+    """Copies to all cores but the home."""
+    n = home.size
+    steps = np.tile(np.arange(1, cores), n)
+    rows = np.repeat(np.arange(n), cores - 1)
+    return Places(home, rows, (home[rows] + steps) % cores)

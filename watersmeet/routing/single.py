@@ -1,0 +1,23 @@
+"""Single: everything in one core. What is left when no other route is exact (a full join without an equality)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from watersmeet.query.plan import SidePlan
+from watersmeet.query.windows import Side
+from watersmeet.routing.base import Array, Places, at_home
+
+
+@dataclass(frozen=True)
+class Single:
+    cores: int = 1
+    anchor: Side | None = None
+    name = "single"
+
+    def places(self, side: Side, plan: SidePlan, batch: pa.RecordBatch, ticks: Array) -> Places:
+        """O(n)."""
+        return at_home(np.zeros(ticks.size, np.int64))

@@ -1,0 +1,158 @@
+"""Files in which the workers of a host share what they know of the state.
+
+State is the truth; a file only saves reading and sorting it again. Worker processes are not bound to partitions, so
+any of them may meet any core: what one has written, all others map into their memory.
+
+    <Spark's folder for this application>/watersmeet/<query>/<core>/<id>.chunk    tuples, as they are in the state
+                                                                    <id>.index    keys of a run, sorted
+                                                          /results/<id>.arrow     results on their way to the next stage
+
+Ids are unique to the attempt that made them, and a file is complete before it has its name: whoever finds it may use
+it, and a micro-batch that is run again never meets anything that belongs to the failed attempt. A file that is missing
+is made again. So anything may be deleted at any time, and is: what the manifest of a core does not name goes with
+its next micro-batch, a query that has been silent for `SILENT_SECONDS` is cleared away by any other, and Spark deletes
+the whole folder with the application.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import shutil
+import tempfile
+import time
+import uuid
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+Array = np.ndarray
+
+SILENT_SECONDS = 1800.0
+_HEADER = 1024  # bytes before the first array of an index file
+_ALIGN = 64
+
+
+def new_id() -> str:
+    return uuid.uuid4().hex
+
+
+def application_folder() -> Path:
+    """Where Spark keeps files of this application on this host; it deletes them with the application."""
+    from pyspark import SparkFiles
+
+    root = SparkFiles._root_directory if SparkFiles._is_running_on_worker else None
+    if root and os.path.isdir(root) and os.access(root, os.W_OK):
+        return Path(root).resolve() / "watersmeet"
+    return Path(tempfile.gettempdir()) / f"watersmeet-{os.getuid()}"
+
+
+def query_folder() -> Path:
+    """The folder of the query that this task belongs to."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    query = context.getLocalProperty("sql.streaming.queryId") if context is not None else None
+    return application_folder() / (query or "no-query")
+
+
+class CoreFiles:
+    """The files of one core of one query."""
+
+    def __init__(self, query: Path, core: int):
+        self._query = query
+        self._folder = query / str(core)
+        self._folder.mkdir(parents=True, exist_ok=True)
+
+    def chunk(self, id: str) -> pa.Buffer | None:
+        return _mapped(self._folder / f"{id}.chunk")
+
+    def put_chunk(self, id: str, blob: pa.Buffer | bytes) -> None:
+        _write(self._folder / f"{id}.chunk", [memoryview(blob)])
+
+    def arrays(self, id: str) -> dict[str, Array] | None:
+        """The arrays of an index file, mapped copy-on-write: kernels want arrays that they may write to."""
+        try:
+            with open(self._folder / f"{id}.index", "rb") as file:
+                whole = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+        except FileNotFoundError:
+            return None
+        length = int.from_bytes(whole[:8], "little")
+        header = json.loads(whole[8 : 8 + length])
+        return {
+            name: np.frombuffer(whole, dtype, int(np.prod(shape)), offset).reshape(shape)
+            for name, (dtype, shape, offset) in header.items()
+        }
+
+    def put_arrays(self, id: str, arrays: dict[str, Array]) -> None:
+        at = _HEADER
+        header, parts = {}, [memoryview(b"")]
+        for name, array in arrays.items():
+            header[name] = array.dtype.str, list(array.shape), at
+            gap = -array.nbytes % _ALIGN
+            parts += [pa.py_buffer(np.ascontiguousarray(array)), memoryview(bytes(gap))]
+            at += array.nbytes + gap
+        text = json.dumps(header).encode()
+        assert len(text) <= _HEADER - 8
+        parts[0] = memoryview((len(text).to_bytes(8, "little") + text).ljust(_HEADER))
+        _write(self._folder / f"{id}.index", [memoryview(part) for part in parts])
+
+    def keep(self, ids: set[str]) -> None:
+        """Delete the files of all other ids."""
+        for path in self._folder.iterdir():
+            if path.stem not in ids:
+                path.unlink(missing_ok=True)
+        os.utime(self._query)
+
+
+def put_results(query: Path, batches: list[pa.RecordBatch], schema: pa.Schema) -> str:
+    folder = query / "results"
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{new_id()}.arrow"
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, schema) as stream:
+        for batch in batches:
+            stream.write_batch(batch)
+    return str(path)
+
+
+def take_results(path: str) -> list[pa.RecordBatch]:
+    """The results at a path, by reference; the file has no name any more."""
+    whole = pa.memory_map(path)
+    os.unlink(path)
+    return list(pa.ipc.open_stream(whole))
+
+
+_swept: set[Path] = set()
+
+
+def sweep(query: Path) -> None:
+    """Clear away the folders of silent queries; once a worker process and query."""
+    if query in _swept:
+        return
+    _swept.add(query)
+    old = time.time() - SILENT_SECONDS
+    for folder in query.parent.iterdir():
+        try:
+            if folder != query and folder.stat().st_mtime < old:
+                shutil.rmtree(folder, ignore_errors=True)
+        except FileNotFoundError:
+            pass
+
+
+def _mapped(path: Path) -> pa.Buffer | None:
+    try:
+        with pa.memory_map(str(path)) as file:
+            return file.read_buffer()
+    except FileNotFoundError:
+        return None
+
+
+def _write(path: Path, parts: list[memoryview]) -> None:
+    unfinished = path.with_name(f"{path.name}.{new_id()}")
+    with open(unfinished, "wb", buffering=0) as file:
+        for part in parts:
+            while part.nbytes:
+                part = part[file.write(part) :]
+    os.rename(unfinished, path)

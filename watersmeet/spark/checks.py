@@ -1,0 +1,55 @@
+"""What can be wrong before a query starts, said in the user's words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from watersmeet.query.windows import Hopping, Last, Side, Within
+
+PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+WATERMARK = "spark.watermarkDelayMs"  # the key under which Spark notes a watermark in a column's metadata
+
+
+def check_frame(frame: Any, side: Side) -> None:
+    from pyspark.sql import DataFrame
+
+    if not isinstance(frame, DataFrame) and type(frame).__name__ != "DataFrame":
+        raise TypeError(f"{side} must be a Spark DataFrame, got {type(frame).__name__}")
+    if not frame.isStreaming:
+        raise ValueError(
+            f"{side} is a batch DataFrame; stream_join joins two streams: read it with spark.readStream, or join it "
+            f"with DataFrame.join"
+        )
+    marked = [field.name for field in frame.schema.fields if WATERMARK in (field.metadata or {})]
+    if marked:
+        raise ValueError(
+            f"{side} has a watermark already, on {marked[0]!r}, and Spark allows one; leave withWatermark out and give "
+            f"the window a lateness, such as within('10 seconds', time={marked[0]!r}, lateness='2 seconds')"
+        )
+
+
+def check_window(window: Any) -> None:
+    if isinstance(window, Last):
+        raise ValueError(
+            "window last(n) counts tuples, and on Spark the two streams have no common order of arrival to count in; "
+            "use within, tumbling or hopping"
+        )
+    if not isinstance(window, Within | Hopping):
+        raise TypeError(f"window must be made by within, tumbling or hopping, got {window!r}")
+
+
+def check_session(session: Any) -> None:
+    provider = session.conf.get(PROVIDER)
+    if "RocksDB" not in (provider or ""):
+        raise ValueError(
+            f"{PROVIDER} is {provider}; Spark keeps state of this kind only in RocksDB: set it to {ROCKSDB} before the "
+            f"query starts"
+        )
+
+
+def whole(name: str, value: Any, least: int = 1) -> None:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"{name} must be a whole number, got {value!r}")
+    if value < least:
+        raise ValueError(f"{name} must be at least {least}, got {value}")

@@ -1,0 +1,317 @@
+"""A job file: two sources, a join and a sink, in TOML. Read and checked here, without Spark.
+
+    [left]                                  [join]
+    format = "parquet"                      on = "abs(l.price - r.price) <= 0.05"
+    path = "trades"                         window = "within 1 second"
+
+    [right]                                 [sink]
+    format = "parquet"                      format = "parquet"
+    path = "quotes"                         path = "matches"
+
+docs/jobs.md has every key. Each table of the file is one frozen dataclass here. A mistake raises `JobError`, which
+names the file, the key, what is allowed there and what was found. Relative paths are relative to the job file's
+folder, and "${NAME}" in any text is the environment variable of that name.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from watersmeet.query.durations import duration
+from watersmeet.query.window_text import number_or_text, window_of
+from watersmeet.query.windows import Hopping, Within
+
+HOWS = ("inner", "left", "right", "full", "semi", "anti")
+AVAILABLE_NOW = "available now"
+_KINDS = {str: "text", list: "a list of texts", dict: "a table", bool: "true or false", int: "a whole number"}
+_REQUIRED: Any = object()
+
+
+class JobError(ValueError):
+    """A job that cannot run as it is written; the message names the file and the key."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """[left] and [right]: a stream that Spark can read."""
+
+    format: str | None
+    path: str | None
+    table: str | None
+    schema: str | None
+    select: tuple[str, ...] = ()
+    where: str | None = None
+    options: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Join:
+    """[join]: what `stream_join` takes."""
+
+    on: str
+    window: Within | Hopping
+    how: str = "inner"
+    suffix: str = "_right"
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Sink:
+    """[sink]: where the results go."""
+
+    format: str | None
+    path: str | None
+    table: str | None
+    select: tuple[str, ...] = ()
+    where: str | None = None
+    partition_by: tuple[str, ...] = ()
+    options: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Run:
+    """[run]: how often, and where the progress is kept. `trigger` None: the next micro-batch at once."""
+
+    checkpoint: str | None
+    trigger: str | None = None
+    name: str | None = None
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """[spark]: where it runs. Both None: where spark-submit or the environment say, else on this machine."""
+
+    master: str | None = None
+    remote: str | None = None
+    conf: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Job:
+    """A whole job file."""
+
+    file: Path
+    left: Source
+    right: Source
+    join: Join
+    sink: Sink
+    run: Run
+    spark: Cluster
+
+    def error(self, key: str, problem: object) -> JobError:
+        """What Spark, or the join, says about a key of this file."""
+        return JobError(f"{self.file}: {key}: {problem}")
+
+
+def load(path: Path | str) -> Job:
+    """Read and check a job file."""
+    file = Path(path)
+    try:
+        content = tomllib.loads(file.read_text())
+    except FileNotFoundError:
+        raise JobError(f"{file}: there is no such file") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise JobError(f"{file}: cannot be read: {error}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise JobError(f"{file}: is not valid TOML: {error}") from None
+    root = _Table(file, "", content)
+    job = Job(
+        file,
+        left=_source(root.table("left")),
+        right=_source(root.table("right")),
+        join=_join(root.table("join")),
+        sink=_sink(root.table("sink")),
+        run=_run(root.table("run", {})),
+        spark=_cluster(root.table("spark", {})),
+    )
+    root.finish()
+    if job.run.checkpoint is None and job.sink.format not in ("console", "memory", "noop"):
+        raise job.error("run.checkpoint", "is missing: a folder that remembers what is done, so that a restart goes on")
+    return job
+
+
+# -- one function a table ---------------------------------------------------------------------------------------
+
+
+def _source(table: _Table) -> Source:
+    source = Source(
+        *_place(table),
+        schema=table.text("schema", None),
+        select=table.texts("select"),
+        where=table.text("where", None),
+        options=table.options("options"),
+    )
+    table.finish()
+    return source
+
+
+def _sink(table: _Table) -> Sink:
+    sink = Sink(
+        *_place(table),
+        select=table.texts("select"),
+        where=table.text("where", None),
+        partition_by=table.texts("partition_by"),
+        options=table.options("options"),
+    )
+    table.finish()
+    return sink
+
+
+def _place(table: _Table) -> tuple[str | None, str | None, str | None]:
+    """format, path and table of a source or a sink."""
+    form, path, name = table.text("format", None), table.path("path"), table.text("table", None)
+    if form is None and name is None:
+        raise table.error("format", 'is missing: "parquet", "csv", "json", "rate", "kafka", ... (or name a table)')
+    if path is not None and name is not None:
+        raise table.error("path", "and table cannot both be given; leave out one")
+    return form, path, name
+
+
+def _join(table: _Table) -> Join:
+    on, how, suffix = table.text("on"), table.text("how", "inner"), table.text("suffix", "_right")
+    if how not in HOWS:
+        raise table.error("how", f"must be one of {', '.join(HOWS)}, not {how!r}")
+    text, time = table.text("window"), table.one_or_two("time", "ts")
+    lateness = table.one_or_two("lateness", "0", numbers=True)
+    for one in lateness if isinstance(lateness, list) else [lateness]:
+        with _named(table, "lateness"):
+            duration(number_or_text(one), "it")
+    with _named(table, "window"):
+        window = window_of(text, time, lateness, "it")
+    if not isinstance(window, Within | Hopping):
+        raise table.error("window", f"must be of time on Spark (within, tumbling, hopping), not {text!r}")
+    options = {name: value for name in ("route", "cores") if (value := table.any(name)) is not None}
+    table.finish()
+    return Join(on, window, how, suffix, options)
+
+
+def _run(table: _Table) -> Run:
+    trigger = table.text("trigger", None)
+    if trigger is not None and trigger != AVAILABLE_NOW:
+        try:
+            duration(trigger, "trigger")
+        except ValueError:
+            raise table.error(
+                "trigger", f'must be "{AVAILABLE_NOW}" or a length of time such as "10 seconds", not {trigger!r}'
+            ) from None
+    run = Run(table.path("checkpoint"), trigger, table.text("name", None))
+    table.finish()
+    return run
+
+
+def _cluster(table: _Table) -> Cluster:
+    cluster = Cluster(table.text("master", None), table.text("remote", None), table.options("conf"))
+    if cluster.master is not None and cluster.remote is not None:
+        raise table.error("remote", "and master cannot both be given; leave out one")
+    table.finish()
+    return cluster
+
+
+# -- reading keys -----------------------------------------------------------------------------------------------
+
+
+class _Table:
+    """One table of the file. Keys are taken from it by type; what is left at the end is unknown."""
+
+    def __init__(self, file: Path, name: str, content: dict[str, Any]) -> None:
+        self.file, self.name, self.left = file, name, dict(content)
+        self.known: list[str] = []
+
+    def error(self, key: str, problem: str) -> JobError:
+        return JobError(f"{self.file}: {f'{self.name}.' if self.name else ''}{key}: {problem}")
+
+    def any(self, key: str, kind: type | None = None, default: Any = None) -> Any:
+        self.known.append(key)
+        if key not in self.left:
+            if default is _REQUIRED:
+                raise self.error(key, "is missing")
+            return default
+        value = self._expand(key, self.left.pop(key))
+        if kind is not None and not isinstance(value, kind):
+            raise self.error(key, f"must be {_KINDS[kind]}, not {value!r}")
+        return value
+
+    def text(self, key: str, default: Any = _REQUIRED) -> Any:
+        value = self.any(key, str, default)
+        if value == "":
+            raise self.error(key, "must not be empty")
+        return value
+
+    def texts(self, key: str) -> tuple[str, ...]:
+        values = self.any(key, list, [])
+        for value in values:
+            if not isinstance(value, str):
+                raise self.error(key, f"must be {_KINDS[list]}, not {values!r}")
+        return tuple(values)
+
+    def one_or_two(self, key: str, default: str, numbers: bool = False) -> str | list[str]:
+        """One text for both sides, or a list of two: left, right."""
+        value = self.any(key, None, default)
+        parts = value if isinstance(value, list) else [value]
+        if numbers:
+            parts = [str(part) if type(part) is int else part for part in parts]
+        if not all(isinstance(part, str) for part in parts) or len(parts) != (2 if isinstance(value, list) else 1):
+            raise self.error(key, f"must be text, or a list of two (left, right), not {value!r}")
+        return parts if isinstance(value, list) else parts[0]
+
+    def path(self, key: str) -> str | None:
+        """A path as it is if it names a file system or is absolute, else from the folder of the job file."""
+        value = self.text(key, None)
+        if value is None or re.match(r"[a-zA-Z][\w+.-]*:", value) or Path(value).is_absolute():
+            return value
+        return str((self.file.parent / value).absolute())
+
+    def options(self, key: str) -> dict[str, str]:
+        """Option names and values as Spark wants them: all text."""
+        return dict(self._flat(key, self.any(key, dict, {})))
+
+    def _flat(self, key: str, values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+        for name, value in values.items():
+            if isinstance(value, dict):  # kafka.topic = "x" is a table in a table for TOML, a name with a dot for Spark
+                yield from self._flat(key, value, f"{prefix}{name}.")
+            elif isinstance(value, list):
+                raise self.error(f"{key}.{prefix}{name}", f"must be one value, not {value!r}")
+            else:
+                yield prefix + name, str(value).lower() if isinstance(value, bool) else str(value)
+
+    def table(self, key: str, default: Any = _REQUIRED) -> _Table:
+        return _Table(self.file, key, self.any(key, dict, default))
+
+    def finish(self) -> None:
+        for key in self.left:
+            near = get_close_matches(key, self.known, 1)
+            hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(self.known)}"
+            raise self.error(key, f"is not a key of {f'[{self.name}]' if self.name else 'a job'}; {hint}")
+
+    def _expand(self, key: str, value: Any) -> Any:
+        """Put the environment's values into "${NAME}"."""
+        if isinstance(value, str):
+
+            def look_up(match: re.Match[str]) -> str:
+                if match[1] not in os.environ:
+                    raise self.error(key, f"the environment variable {match[1]} is not set")
+                return os.environ[match[1]]
+
+            return re.sub(r"\$\{(\w+)\}", look_up, value)
+        if isinstance(value, list):
+            return [self._expand(key, one) for one in value]
+        if isinstance(value, dict) and self.name:  # tables of the file expand their own
+            return {name: self._expand(f"{key}.{name}", one) for name, one in value.items()}
+        return value
+
+
+@contextmanager
+def _named(table: _Table, key: str) -> Iterator[None]:
+    """Complaints of the library about a value become complaints about the key."""
+    try:
+        yield
+    except (ValueError, TypeError) as error:
+        raise table.error(key, str(error)) from None

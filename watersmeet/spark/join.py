@@ -1,0 +1,141 @@
+"""stream_join: two streaming DataFrames in, one out.
+
+    left  -> router: packs --+
+                             +--> union -> joiner, one core a partition -> counters -> unpacker -> results
+    right -> router: packs --+
+
+Only the DataFrame API is used, so that it works on Spark Connect as well.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql import functions as F
+
+from watersmeet.engine.results import HOWS
+from watersmeet.query.expr import Expr
+from watersmeet.query.parse import parse
+from watersmeet.query.plan import compile_plan
+from watersmeet.query.windows import SIDES, Side, Window
+from watersmeet.routing.choose import choose_route
+from watersmeet.spark.checks import WATERMARK, check_frame, check_session, check_window, whole
+from watersmeet.spark.clock import SparkClock
+from watersmeet.spark.cores import core_keys
+from watersmeet.spark.joiner import Joiner
+from watersmeet.spark.packs import COUNTERS, PACK, RESULT
+from watersmeet.spark.router import Router
+from watersmeet.spark.schemas import arrow_schema, result_schema
+from watersmeet.spark.spec import JoinSpec, compile_spec, ordered_plan
+from watersmeet.spark.unpacker import unpacked
+
+
+def stream_join(
+    left: Any,
+    right: Any,
+    on: str | Expr,
+    window: Window,
+    how: str = "inner",
+    *,
+    suffix: str = "_right",
+    route: str = "auto",
+    cores: int | None = None,
+    name: str = "watersmeet",
+) -> Any:
+    """Join two streaming DataFrames over a window, on any predicate; returns a streaming DataFrame.
+
+    on: the predicate, SQL over the columns `l.…` and `r.…`.
+    window: `within`, `tumbling` or `hopping`, with the time column and the lateness of each side.
+    how: inner, left, right, full, semi or anti.
+    suffix: for right columns whose name the left has too.
+    route: how the join is spread over cores: "auto", "hash", "cells", "split" or "single"; `explain_join` shows it.
+    cores: in how many parts; by default, and at most, spark.sql.shuffle.partitions.
+    name: under which the counters appear in the query's progress (`observedMetrics`).
+    """
+    spec, _ = specified(left, right, on, window, how, suffix, route, cores)
+    if not isinstance(name, str) or not name:
+        raise TypeError(f"name must be a text, got {name!r}")
+    return assembled(left, right, spec, Joiner(spec), name)
+
+
+def assembled(left: Any, right: Any, spec: JoinSpec, joiner: Any, name: str) -> Any:
+    """The pipeline around a joiner."""
+    bound = compile_spec(spec)  # every other error there may be
+    clock = SparkClock(bound.window)
+
+    def packed(frame: Any, side: Side) -> Any:
+        packs = frame.mapInArrow(Router(spec, side), PACK)
+        return packs.withWatermark("ts", f"{clock.lateness(side)} milliseconds")
+
+    # Spark would drop a pack whose last tuple is below the watermark, uncounted. So what the joiner has as event time
+    # is null, which is never below anything, marked like the column that the watermark was made from.
+    never_late = F.lit(None).cast("timestamp").alias("ts", metadata={WATERMARK: 0})
+    packs = packed(left, "left").union(packed(right, "right"))
+    packs = packs.select("core", "side", "home", "blob", never_late)
+    joined = packs.groupBy("core").transformWithStateInPandas(joiner, RESULT, "append", "EventTime")
+    counted = joined.observe(name, *(F.coalesce(F.sum(each), F.lit(0)).alias(each) for each in COUNTERS))
+    results = result_schema(bound.results.names, left.schema, None if bound.left_only else right.schema)
+    return counted.mapInArrow(unpacked, results)
+
+
+def explain_join(
+    left: Any,
+    right: Any,
+    on: str | Expr,
+    window: Window,
+    how: str = "inner",
+    *,
+    suffix: str = "_right",
+    route: str = "auto",
+    cores: int | None = None,
+) -> str:
+    """What `stream_join` would do with these arguments, and why; a line a fact."""
+    spec, why = specified(left, right, on, window, how, suffix, route, cores)
+    bound = compile_spec(spec)
+    plan = bound.plan
+    anchor = spec.route.anchor
+    lines = [f"predicate: {spec.on}", f"window: {spec.window}", f"how: {spec.how}"]
+    lines += [f"route: {spec.route.name} over {len(spec.keys)} cores", f"  because {why}"]
+    if spec.route.name in ("cells", "split"):
+        stored = f"the {anchor} side at home, the other wherever it may have partners" if anchor else "at home only"
+        lines.append(f"  stored: {stored}")
+    lines.append("index: bisort" + (" (composite)" if plan.equality and plan.range is not None else ""))
+    lines.append("terms:")
+    lines += [f"  {term.kind:<11} {term.text}" + (f"  -- {term.note}" if term.note else "") for term in plan.terms]
+    for side in SIDES:
+        residual = bound.side_plan(side).residual
+        if residual is not None:
+            lines.append(f"checked on candidates found by {side}: {residual.text}")
+    return "\n".join(lines)
+
+
+def specified(
+    left: Any, right: Any, on: Any, window: Any, how: str, suffix: str, route: str, cores: int | None
+) -> tuple[JoinSpec, str]:
+    """The join, checked, and why it takes its route."""
+    check_frame(left, "left")
+    check_frame(right, "right")
+    check_window(window)
+    if how not in HOWS:
+        raise ValueError(f"how must be one of {', '.join(HOWS)}, got {how!r}")
+    if not isinstance(suffix, str):
+        raise TypeError(f"suffix must be text, got {suffix!r}")
+    if not isinstance(on, str | Expr):
+        raise TypeError(f"on must be SQL text such as 'l.id = r.id', got {on!r}")
+    session = left.sparkSession
+    check_session(session)
+    partitions = int(session.conf.get("spark.sql.shuffle.partitions"))
+    if cores is None:
+        cores = partitions
+    whole("cores", cores)
+    if cores > partitions:
+        raise ValueError(
+            f"cores must be at most spark.sql.shuffle.partitions, which is {partitions}, got {cores}; set both"
+        )
+    predicate = parse(on) if isinstance(on, str) else on
+    schemas = arrow_schema(left.schema, "left"), arrow_schema(right.schema, "right")
+    window.bind(*schemas)
+    plan = ordered_plan(compile_plan(predicate, *schemas))
+    chosen, why = choose_route(route, plan, *schemas, how, cores)
+    keys = core_keys(chosen.cores, partitions)
+    return JoinSpec(predicate, window, how, *schemas, suffix, chosen, keys), why  # type: ignore[arg-type]

@@ -1,0 +1,113 @@
+"""The stateful stage: one join core per grouping key.
+
+In every micro-batch the core is put together from its state (runs are adopted as sealed subwindows, by reference to
+mapped files: milliseconds), takes one step of the embedded engine, and is written back: one new run for each new
+subwindow, nothing for the others. Nothing lives from one micro-batch to the next but files that hold what the state
+holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+
+from watersmeet.engine.core import Arrival
+from watersmeet.engine.results import Results
+from watersmeet.query.windows import SIDES, Side
+from watersmeet.spark.cache import put_results, query_folder, sweep
+from watersmeet.spark.clock import SparkClock
+from watersmeet.spark.packs import COUNTERS, joined, unpack
+from watersmeet.spark.runs import OpenCore
+from watersmeet.spark.spec import Compiled, JoinSpec, compiled
+from watersmeet.spark.state import CoreState
+from watersmeet.window.ticks import span_of
+
+Batches = dict[Side, list[pa.RecordBatch]]
+
+
+class Joiner(StatefulProcessor):
+    def __init__(self, spec: JoinSpec):
+        self._spec = spec
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self._state = CoreState(handle)
+
+    def handleInputRows(self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any) -> Iterator[pd.DataFrame]:
+        home: Batches = {"left": [], "right": []}
+        copies: Batches = {"left": [], "right": []}
+        for frame in rows:
+            for number, at_home, blob in zip(frame["side"], frame["home"], frame["blob"], strict=True):
+                side = SIDES[number]
+                batch = unpack(blob, self._spec.schema(side))
+                if batch.num_rows:
+                    (home if at_home else copies)[side].append(batch)
+        yield self._step(key[0], home, copies, timerValues.getCurrentWatermarkInMs())
+
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[pd.DataFrame]:
+        yield self._step(key[0], {}, {}, timerValues.getCurrentWatermarkInMs())
+
+    def close(self) -> None:
+        pass
+
+    def _step(self, key: int, home: Batches, copies: Batches, milliseconds: int) -> pd.DataFrame:
+        join = compiled(self._spec)
+        clock = SparkClock(join.window)
+        watermark = clock.watermark(milliseconds)
+        counts = dict.fromkeys(COUNTERS, 0)
+        query = query_folder()
+        opened = OpenCore(join, self._state, query, key)
+        stored_copies = self._spec.route.anchor is not None
+        arrivals: dict[Side, Arrival] = {}
+        visitors: dict[Side, Arrival] = {}
+        for side in SIDES:
+            mine = _in_time(join, side, home.get(side, []), watermark)
+            counts[f"rows_{side}"] = sum(b.num_rows for b in home.get(side, []))
+            counts[f"late_{side}"] = counts[f"rows_{side}"] - sum(b.num_rows for b in mine)
+            others = _in_time(join, side, copies.get(side, []), watermark)
+            if stored_copies:
+                mine, others = mine + others, []
+            for batches, into in ((mine, arrivals), (others, visitors)):
+                if batches:
+                    into[side] = _arrival(join, side, joined(batches))
+        expired_below: dict[Side, int | None] = {
+            side: None if watermark is None else join.window.expired_below(side, watermark) for side in SIDES
+        }
+        results = Results("rows", join.results, join.left_only)
+        opened.core.step(arrivals, expired_below, results, visitors)
+        opened.save(arrivals, clock, milliseconds)
+        counts["rows_out"] = results.rows
+        counts |= opened.counts()
+        sweep(query)
+        path = put_results(query, results.batches, join.results) if results.rows else None
+        return pd.DataFrame({"path": [path], **{name: [counts[name]] for name in COUNTERS}})
+
+
+def _in_time(join: Compiled, side: Side, batches: list[pa.RecordBatch], watermark: int | None) -> list[pa.RecordBatch]:
+    """Without the late tuples, and without batches that have none left."""
+    if watermark is None:
+        return batches
+    kept = []
+    for batch in batches:
+        ticks = join.window.read(batch, side)
+        if int(ticks.min()) < watermark:
+            batch = batch.filter(pa.array(ticks >= watermark))
+        if batch.num_rows:
+            kept.append(batch)
+    return kept
+
+
+def _arrival(join: Compiled, side: Side, batch: pa.RecordBatch) -> Arrival:
+    ticks = join.window.read(batch, side)
+    span = span_of(ticks)
+    if not span.in_order:
+        # Packs come from many tasks. In order of time, a batch skips subwindows, and needs no ticks to be looked up.
+        order = np.argsort(ticks, kind="stable")
+        batch, ticks = batch.take(pa.array(order)), ticks[order]
+        span = span_of(ticks)
+    low, high = join.window.partners(side, ticks)
+    return Arrival(batch, ticks, span, None, low, high)

@@ -1,0 +1,168 @@
+"""What a running query has done so far, and how it looks in a terminal.
+
+Spark describes each micro-batch by a progress record. `Watch` reads the new ones from a query, without a listener (so
+it works on Spark Connect too), and adds them up in `Totals`; `panel` and `line` show them. Records that Spark repeats
+while nothing arrives have no rows and add nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming import StreamingQuery
+
+OBSERVED = "watersmeet"  # the name under which the join's counters are observed
+EPOCH = "1970-01-01"  # Spark's watermark before there is one
+
+
+@dataclass
+class Totals:
+    """Sums over micro-batches, and what the latest of them said."""
+
+    rows_in: int = 0
+    rows_out: int | None = None  # None: neither the join nor the sink counts them
+    late: tuple[int, int] | None = None
+    batches: int = 0
+    batch_id: int = -1
+    in_per_s: float = 0.0
+    out_per_s: float = 0.0
+    seconds: list[float] = field(default_factory=list)  # of each micro-batch that had rows
+    watermark: str | None = None
+    state_bytes: int = 0
+    state_rows: int | None = None
+
+    def add(self, record: dict[str, Any]) -> None:
+        """Take in the record of one micro-batch."""
+        rows = record["numInputRows"]
+        took = record["durationMs"].get("triggerExecution", record.get("batchDuration", 0)) / 1000
+        counted = (record.get("observedMetrics") or {}).get(OBSERVED) or {}
+        sunk = (record.get("sink") or {}).get("numOutputRows", -1)
+        out = counted.get("rows_out", sunk if sunk is not None and sunk >= 0 else None)
+        self.batch_id = record["batchId"]
+        self.rows_in += rows
+        if out is not None:
+            self.rows_out = (self.rows_out or 0) + out
+        if "late_left" in counted:
+            late = self.late or (0, 0)
+            self.late = late[0] + (counted["late_left"] or 0), late[1] + (counted["late_right"] or 0)
+        if rows:
+            self.batches += 1
+            self.seconds.append(took)
+            self.in_per_s = rows / max(took, 1e-3)
+            self.out_per_s = (out or 0) / max(took, 1e-3)
+        else:
+            self.in_per_s = self.out_per_s = 0.0
+        watermark = (record.get("eventTime") or {}).get("watermark")
+        if watermark and not watermark.startswith(EPOCH):
+            self.watermark = watermark
+        operators = record.get("stateOperators") or []
+        if operators:
+            self.state_bytes = sum(operator["memoryUsedBytes"] for operator in operators)
+        if rows and "stored_left" in counted:  # else only those cores are counted whose timers fired
+            self.state_rows = (counted["stored_left"] or 0) + (counted["stored_right"] or 0)
+
+
+class Watch:
+    """Follows one query."""
+
+    def __init__(self, query: StreamingQuery) -> None:
+        self.query, self.totals = query, Totals()
+        self.started = time.monotonic()
+        self._seen: tuple[int, str] = (-1, "")
+
+    def poll(self) -> bool:
+        """Take in what is new; True if anything is."""
+        latest = self.query.lastProgress
+        if latest is None:
+            return False
+        record = json.loads(latest.json)
+        key = record["batchId"], record["timestamp"]
+        if key == self._seen:
+            return False
+        # Asking for all recent records is slow (thousands of calls into the JVM): only when some were missed.
+        records = [record]
+        if record["batchId"] > self._seen[0] + 1:
+            records = [json.loads(one.json) for one in self.query.recentProgress]
+        for one in records:
+            this = one["batchId"], one["timestamp"]
+            if this > self._seen:
+                self.totals.add(one)
+                self._seen = this
+        return True
+
+    @property
+    def elapsed(self) -> float:
+        return time.monotonic() - self.started
+
+
+def panel(watch: Watch, title: str, status: str, ended: bool = False) -> Table:
+    """Everything, for a terminal that is redrawn."""
+    totals = watch.totals
+    table = Table(title=f"{title}  [dim]{clock(watch.elapsed)}  {status}[/]", title_justify="left", show_header=False)
+    table.title_style = "bold"
+    table.box = None
+    table.add_column(style="cyan", no_wrap=True)
+    table.add_column(no_wrap=True)
+    for name, value in facts(totals, ended):
+        table.add_row(f"  {name}", value)
+    return table
+
+
+def facts(totals: Totals, ended: bool = False) -> list[tuple[str, str]]:
+    """Name and value of what a watcher wants to know; rates of the latest micro-batch, or of all when it has ended."""
+    took = totals.seconds
+    in_per_s, out_per_s = totals.in_per_s, totals.out_per_s
+    if ended and took:
+        in_per_s, out_per_s = totals.rows_in / sum(took), (totals.rows_out or 0) / sum(took)
+    batch = f"{took[-1]:.2f} s, {sum(took) / len(took):.2f} s on average" if took else "-"
+    state = size(totals.state_bytes)
+    if totals.state_rows is not None:
+        state += f", {totals.state_rows:,} rows"
+    late = "-" if totals.late is None else f"{totals.late[0]:,} left, {totals.late[1]:,} right"
+    return [
+        ("rows in", f"{totals.rows_in:,}  ({in_per_s:,.0f} rows/s)"),
+        ("rows out", "-" if totals.rows_out is None else f"{totals.rows_out:,}  ({out_per_s:,.0f} rows/s)"),
+        ("micro-batches", f"{totals.batches:,}"),
+        ("batch time", batch),
+        ("watermark", moment(totals.watermark)),
+        ("state", state),
+        ("late rows", late),
+    ]
+
+
+def line(totals: Totals) -> str:
+    """The same in one line, for a log."""
+    parts = [f"batch {totals.batch_id}", f"{totals.in_per_s:,.0f} rows/s in", f"{totals.out_per_s:,.0f} rows/s out"]
+    if totals.seconds:
+        parts.append(f"{totals.seconds[-1]:.2f} s")
+    parts += [f"watermark {moment(totals.watermark)}", f"state {size(totals.state_bytes)}"]
+    if totals.late is not None:
+        parts.append(f"late {sum(totals.late):,}")
+    return ", ".join(parts)
+
+
+def moment(watermark: str | None) -> str:
+    """Spark's 2026-01-05T14:30:00.120Z as people write it."""
+    if watermark is None:
+        return "-"
+    return datetime.fromisoformat(watermark).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3] + " UTC"
+
+
+def size(count: float) -> str:
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000 or unit == "GB":
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    raise AssertionError(count)
+
+
+def clock(seconds: float) -> str:
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes // 60}:{minutes % 60:02}:{rest:02}"

@@ -1,0 +1,188 @@
+"""A join core, put together from the runs in the state and taken apart again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from watersmeet.engine.core import Arrival, JoinCore, Sizes
+from watersmeet.engine.metrics import Metrics
+from watersmeet.index.bisort import BISortStructure, Sealed
+from watersmeet.query.windows import SIDES, Side
+from watersmeet.spark.cache import CoreFiles, new_id
+from watersmeet.spark.clock import SparkClock
+from watersmeet.spark.compact import Chunk, OpenRun, compact
+from watersmeet.spark.packs import pack, pieces, unpack
+from watersmeet.spark.spec import Compiled
+from watersmeet.spark.state import CoreState, Manifest, Run
+from watersmeet.window.chain import Subwindow
+from watersmeet.workers import Workers
+
+Array = np.ndarray
+
+#: A state value has at most about this many bytes.
+CHUNK_BYTES = 32 << 20
+
+_SIZES = Sizes(subwindows=2, subwindow_rows=None)
+_ALONE = Workers(1)
+
+
+class OpenCore:
+    """The core with its runs, for one micro-batch."""
+
+    def __init__(self, join: Compiled, state: CoreState, query: Path, key: int):
+        spec = join.spec
+        self._join = join
+        self._state = state
+        self._manifest = state.read(spec)
+        self._files = CoreFiles(query, key)
+        self._rebuilt = 0
+        schemas: dict[Side, pa.Schema] = {"left": spec.left, "right": spec.right}
+        self.core = JoinCore(join.plan, join.window, schemas, spec.how, join.index, _SIZES, _ALONE, Metrics())
+        self._runs = {id(run.sub): run for run in map(self._adopted, self._manifest.runs)}
+
+    # -- opening -----------------------------------------------------------------------------------------------------
+
+    def _adopted(self, run: Run) -> OpenRun:
+        """A run of the state as a subwindow of the core."""
+        payload, chain = self.core.payloads[run.side], self.core.chains[run.side]
+        base = payload.end
+        schema = self._join.spec.schema(run.side)
+        chunks = tuple(Chunk(id, unpack(self._chunk(id), schema), True) for id, _ in run.chunks)
+        for chunk in chunks:
+            payload.append(chunk.batch)
+        structure, ticks = self._index(run, [chunk.batch for chunk in chunks])
+        flags = settled = None
+        if chain.keeps_settled:
+            flags = self._state.flags(run.id)
+            settled = np.unpackbits(np.frombuffer(flags, np.uint8), count=run.rows)
+        sub = Subwindow.adopted(base, structure, ticks, run.span, settled)
+        chain.adopt(sub)
+        return OpenRun(run.id, run.side, chunks, sub, flags)
+
+    def _chunk(self, id: str) -> pa.Buffer:
+        found = self._files.chunk(id)
+        if found is None:
+            found = pa.py_buffer(self._state.chunk(id))
+            self._files.put_chunk(id, found)
+        return found
+
+    def _index(self, run: Run, batches: list[pa.RecordBatch]) -> tuple[BISortStructure, Array]:
+        """The sorted keys of a run and its ticks, from the file, or made again from the tuples."""
+        arrays = self._files.arrays(run.id)
+        if arrays is not None:
+            samples = arrays["sample_equal"], arrays["sample_ordered"], arrays["levels"]
+            sealed = Sealed(arrays["about"], arrays["equal"], arrays["ordered"], arrays["rows"], samples)
+            return self._join.index.adopt(sealed), arrays["ticks"]
+        self._rebuilt += 1
+        structure = self._join.index.structure()
+        plan = self._join.side_plan(run.side)
+        ticks, first = [], 0
+        for batch in batches:
+            keys = plan.keys(batch)
+            plan.forget()
+            rows = batch.num_rows
+            structure.insert(self._join.index.entries(keys.equal, keys.ordered, keys.live, rows, _ALONE), first)
+            ticks.append(self._join.window.read(batch, run.side))
+            first += rows
+        structure.seal()
+        whole = np.concatenate(ticks)
+        self._put_index(run.id, structure, whole)
+        return structure, whole
+
+    def _put_index(self, id: str, structure: BISortStructure, ticks: Array) -> None:
+        sealed = structure.sealed()
+        equal, ordered, levels = sealed.samples
+        self._files.put_arrays(
+            id,
+            {
+                "about": sealed.about,
+                "equal": sealed.equal,
+                "ordered": sealed.ordered,
+                "rows": sealed.rows,
+                "sample_equal": equal,
+                "sample_ordered": ordered,
+                "levels": levels,
+                "ticks": ticks,
+            },
+        )
+
+    # -- saving ------------------------------------------------------------------------------------------------------
+
+    def save(self, arrivals: dict[Side, Arrival], clock: SparkClock, milliseconds: int) -> None:
+        """Write back what the step has changed."""
+        timer = self._timer(clock, milliseconds)
+        runs = []
+        for side in SIDES:
+            self.core.chains[side].seal()
+            mine = [
+                self._runs.get(id(sub)) or self._new_run(side, sub, arrivals[side])
+                for sub in self.core.chains[side].subwindows
+            ]
+            longest = self._join.window.lifetime(side) // 2 + self._join.window.lateness(side)
+            runs += [self._put(run) for run in compact(mine, self._join.index, longest)]
+        manifest = Manifest(tuple(runs), timer)
+        for gone in self._manifest.chunk_ids - manifest.chunk_ids:
+            self._state.remove_chunk(gone)
+        for run in self._manifest.runs:
+            if self.core.chains[run.side].keeps_settled and run.id not in manifest.run_ids:
+                self._state.remove_flags(run.id)
+        self._state.set_timer(self._manifest.timer, timer)
+        self._state.write(self._join.spec, manifest)
+        # What this micro-batch began with stays for once: it may be run again.
+        self._files.keep(
+            manifest.run_ids | manifest.chunk_ids | self._manifest.run_ids | self._manifest.chunk_ids
+        )
+        self._saved = manifest
+
+    def _new_run(self, side: Side, sub: Subwindow, arrival: Arrival) -> OpenRun:
+        first = self.core.payloads[side].end - arrival.rows  # position of the arrival's first tuple
+        rows = arrival.batch.slice(sub.base - first, sub.size)
+        chunks = tuple(Chunk(new_id(), piece, False) for piece in pieces(rows, CHUNK_BYTES))
+        return OpenRun(new_id(), side, chunks, sub, stored=False)
+
+    def _put(self, run: OpenRun) -> Run:
+        for chunk in run.chunks:
+            if not chunk.stored:
+                blob = pack(chunk.batch)
+                self._state.put_chunk(chunk.id, blob.to_pybytes())
+                self._files.put_chunk(chunk.id, blob)
+        if run.sub.keeps_settled:
+            flags = np.packbits(run.sub.settled).tobytes()
+            if flags != run.flags:
+                self._state.put_flags(run.id, flags)
+        if not run.stored:
+            structure = run.sub.structure
+            assert isinstance(structure, BISortStructure)
+            self._put_index(run.id, structure, run.sub.ticks)
+        chunks = tuple((chunk.id, chunk.batch.num_rows) for chunk in run.chunks)
+        return Run(run.id, run.side, chunks, run.sub.span)
+
+    def _timer(self, clock: SparkClock, milliseconds: int) -> int | None:
+        """When this core has something to do even if no tuple comes: hand out a tuple, or let go of the last one."""
+        due, ends = [], []
+        for side in SIDES:
+            subs = self.core.chains[side].subwindows
+            if not subs:
+                continue
+            ends.append(self._last_partner(side, max(sub.span.greatest for sub in subs)))
+            if self.core.alone[side]:
+                waiting = [sub.ticks[sub.settled == 0] for sub in subs]
+                due += [self._last_partner(side, int(ticks.min())) for ticks in waiting if ticks.size]
+        if not ends:
+            return None
+        return max(clock.timer(min([*due, max(ends)]) + 1), milliseconds + 1)
+
+    def _last_partner(self, side: Side, tick: int) -> int:
+        return int(self._join.window.partners(side, np.array([tick]))[1][0])
+
+    def counts(self) -> dict[str, int]:
+        runs = self._saved.runs
+        return {
+            "stored_left": sum(run.rows for run in runs if run.side == "left"),
+            "stored_right": sum(run.rows for run in runs if run.side == "right"),
+            "runs": len(runs),
+            "rebuilt_runs": self._rebuilt,
+        }

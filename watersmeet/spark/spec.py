@@ -1,0 +1,126 @@
+"""What a join is, as it travels to the workers; and what a worker makes of it, once."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from watersmeet.engine.results import How, rows_schema
+from watersmeet.index import BISort
+from watersmeet.query.durations import Duration
+from watersmeet.query.expr import Expr
+from watersmeet.query.plan import JoinPlan, Keys, Probe, SidePlan, compile_plan
+from watersmeet.query.windows import BoundTimeWindow, Hopping, Side, Within
+from watersmeet.routing import Route
+
+#: Of what is in the state store. Raise it when older state cannot be read any more.
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class JoinSpec:
+    on: Expr
+    window: Within | Hopping
+    how: How
+    left: pa.Schema
+    right: pa.Schema
+    suffix: str
+    route: Route
+    keys: tuple[int, ...]  # the grouping key of each core
+
+    def schema(self, side: Side) -> pa.Schema:
+        return self.left if side == "left" else self.right
+
+    @property
+    def identity(self) -> dict[str, str]:
+        """What must not change while there is state; lateness may."""
+        in_time = replace(self.window, lateness=(Duration(0), Duration(0)))
+        return {
+            "predicate": str(self.on),
+            "window": str(in_time),
+            "how": self.how,
+            "left columns": _columns(self.left),
+            "right columns": _columns(self.right),
+            "route": repr(self.route),
+            "cores": str(len(self.keys)),
+        }
+
+    @property
+    def fingerprint(self) -> str:
+        text = json.dumps([VERSION, self.identity, str(self.window), self.suffix], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _columns(schema: pa.Schema) -> str:
+    return ", ".join(f"{f.name} {f.type}" for f in schema)
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A spec, ready to run."""
+
+    spec: JoinSpec
+    plan: JoinPlan
+    window: BoundTimeWindow
+    results: pa.Schema
+    index: BISort = field(default_factory=BISort)
+
+    @property
+    def left_only(self) -> bool:
+        return self.spec.how in ("semi", "anti")
+
+    def side_plan(self, side: Side) -> SidePlan:
+        return self.plan.left if side == "left" else self.plan.right
+
+
+_compiled: dict[str, Compiled] = {}
+
+
+def compiled(spec: JoinSpec) -> Compiled:
+    """Compiled once a worker process, which serves many micro-batches."""
+    key = spec.fingerprint
+    if key not in _compiled:
+        _compiled[key] = compile_spec(spec)
+    return _compiled[key]
+
+
+def compile_spec(spec: JoinSpec) -> Compiled:
+    window = spec.window.bind(spec.left, spec.right)
+    left_only = spec.how in ("semi", "anti")
+    results = rows_schema(spec.left, None if left_only else spec.right, spec.suffix)
+    return Compiled(spec, ordered_plan(compile_plan(spec.on, spec.left, spec.right)), window, results)
+
+
+def ordered_plan(plan: JoinPlan) -> JoinPlan:
+    """A plan that the ordered index can run: without any key of its own it gets one that all tuples share."""
+    if plan.equality or plan.range is not None:
+        return plan
+    left: Any = _OneKey(plan.left)
+    right: Any = _OneKey(plan.right)
+    return replace(plan, left=left, right=right)
+
+
+class _OneKey:
+    """A side plan whose tuples all have the same key, so that every pair in the window is a candidate."""
+
+    keys_are_doubles = False
+
+    def __init__(self, plan: SidePlan):
+        self._plan = plan
+        self.residual = plan.residual
+        self.forget = plan.forget
+
+    def keys(self, batch: pa.RecordBatch) -> Keys:
+        return Keys(None, np.zeros(batch.num_rows, np.int64), self._plan.keys(batch).live)
+
+    def probe(self, batch: pa.RecordBatch) -> Probe:
+        zeros = np.zeros(batch.num_rows, np.int64)
+        return Probe(None, (zeros,), (zeros,), self._plan.probe(batch).live)
+
+
+

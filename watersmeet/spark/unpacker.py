@@ -1,0 +1,22 @@
+"""The last stage: packs of results become rows.
+
+It runs in the same task as the joiner, hence on the same host: the results themselves go from one to the other through
+a memory-mapped file, and through Spark only the path. (Through Spark they would be copied eight times instead of
+twice.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from watersmeet.spark.cache import take_results
+
+
+def unpacked(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """A function for `mapInArrow`."""
+    for batch in batches:
+        for path in batch.column("path").to_pylist():
+            if path is not None:
+                yield from take_results(path)
