@@ -17,11 +17,12 @@ from functools import cache
 import numpy as np
 from numba import njit, uint64
 
-from watersmeet.index.base import UNBOUNDED, in_bounds
+from watersmeet.index.base import BY_TICK, UNBOUNDED, in_bounds
 
 PACKED, SINGLE, COMPOSITE = 0, 1, 2
 
 CHUNK = 512  # probes that are searched for before their partners are written out
+FEW = 4  # keys that are looked at whether or not they are partners; no more than there are sentinels
 GREATEST = np.iinfo(np.int64).max
 
 
@@ -140,11 +141,13 @@ def find_kernel(kind: int, width: int, mode: int):
         """Returns (first probe not done, pairs written, where the walk stands).
 
         Probes are taken some hundred at a time, so that what the search has brought into the cache is still there when
-        the pairs are written out.
+        the pairs are written out. How many partners a probe has follows no pattern that a processor could learn, so the
+        first few keys are taken without asking, and counted if they are partners.
         """
         starts = np.empty(CHUNK + 1, np.int32)
         n = 0
         room = out_row.size
+        mask = (np.int64(1) << code[2]) - 1
         e = np.int64(0)
         while first < stop:
             count = min(CHUNK, stop - first)
@@ -159,6 +162,21 @@ def find_kernel(kind: int, width: int, mode: int):
                     e = p_equal[first + i]
                 before = n
                 j = uint64(starts[i])
+                if kind == PACKED:
+                    if n + FEW > room:
+                        return first + i, n, at
+                    for u in range(FEW):
+                        value = ordered[j + uint64(u)]
+                        hit = np.int64(value <= key)
+                        row = np.int32(value & mask)
+                        if mode == BY_TICK and not hit:
+                            row = np.int32(0)  # what stands behind the last key is no row
+                        out_probe[n] = p
+                        out_row[n] = row
+                        n += hit & in_bounds(mode, p, row, low, high, ticks)
+                    j += uint64(FEW)
+                    if ordered[j - uint64(1)] > key:
+                        continue
                 while j < uint64(size) and _upto(kind, equal, ordered, j, e, key):
                     if n == room:
                         return first + i, before, at
