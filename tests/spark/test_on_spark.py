@@ -29,7 +29,8 @@ def test_the_same_on_spark_connect(tmp_path):
     """In a process of its own: one process cannot have both kinds of session."""
     program = (
         "from pathlib import Path; from watersmeet.spark.session import session; from spark import cases;"
-        f"cases.check(session(remote='local', conf={{'spark.sql.shuffle.partitions': '2'}}), Path({str(tmp_path)!r}))"
+        "spark = session(remote='local', conf={'spark.sql.shuffle.partitions': '2'});"
+        f"cases.check(spark, Path({str(tmp_path)!r}), cases.CASES[1::2])"
     )
     environment = os.environ | spark_environment() | {"PYTHONPATH": str(ROOT / "tests")}
     for name in ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET", "SPARK_REMOTE"):
@@ -121,21 +122,21 @@ def test_columns_are_all_of_the_left_then_all_of_the_right(spark, streams):
 @pytest.mark.parametrize(
     "change, message",
     [
-        (dict(left="batch"), "left is a batch DataFrame.*readStream"),
-        (dict(right="marked"), "right has a watermark already, on 'ts'.*lateness"),
-        (dict(right=3), "right must be a Spark DataFrame"),
-        (dict(window=wm.last(5)), "last.*use within, tumbling or hopping"),
-        (dict(window=wm.within("2 seconds", time="when")), "time column 'when' is not in the left stream"),
-        (dict(window=wm.within(5)), "before must be a length such as '10 seconds'"),
-        (dict(on="l.k = r.nothing"), "nothing"),
-        (dict(on="l.k + r.k"), "on must be a predicate"),
-        (dict(how="outer"), "how must be one of"),
-        (dict(route="hash", on="l.x < r.x"), "route 'hash' needs an equality"),
-        (dict(route="cells", on="l.x < r.x"), "route 'cells' needs a band"),
-        (dict(route="split", on="l.x < r.x", how="full"), "cannot do a full join"),
-        (dict(cores=3), "cores must be at most spark.sql.shuffle.partitions, which is 2"),
-        (dict(cores=0), "cores must be at least 1"),
-        (dict(suffix=""), "suffix '' gives two result columns"),
+        ({"left": "batch"}, "left is a batch DataFrame.*readStream"),
+        ({"right": "marked"}, "right has a watermark already, on 'ts'.*lateness"),
+        ({"right": 3}, "right must be a Spark DataFrame"),
+        ({"window": wm.last(5)}, "last.*use within, tumbling or hopping"),
+        ({"window": wm.within("2 seconds", time="when")}, "time column 'when' is not in the left stream"),
+        ({"window": wm.within(5)}, "before must be a length such as '10 seconds'"),
+        ({"on": "l.k = r.nothing"}, "nothing"),
+        ({"on": "l.k + r.k"}, "on must be a predicate"),
+        ({"how": "outer"}, "how must be one of"),
+        ({"route": "hash", "on": "l.x < r.x"}, "route 'hash' needs an equality"),
+        ({"route": "cells", "on": "l.x < r.x"}, "route 'cells' needs a band"),
+        ({"route": "split", "on": "l.x < r.x", "how": "full"}, "cannot do a full join"),
+        ({"cores": 3}, "cores must be at most spark.sql.shuffle.partitions, which is 2"),
+        ({"cores": 0}, "cores must be at least 1"),
+        ({"suffix": ""}, "suffix '' gives two result columns"),
     ],
 )
 def test_mistakes_are_found_before_the_query_starts(spark, streams, change, message):
