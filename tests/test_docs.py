@@ -14,6 +14,7 @@ import os
 import pkgutil
 import re
 import shlex
+import sys
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,7 @@ from watersmeet.query.evaluate import supported
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # of the workers that docs/spark.md starts
 UPDATE = bool(os.environ.get("UPDATE_DOCS"))
 MODULES = [
     module.name

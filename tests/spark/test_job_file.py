@@ -1,11 +1,12 @@
 """Job files: what is read from them, and the errors that name the key."""
 
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 import watersmeet as wm
-from watersmeet.spark.job import JobError, load
+from watersmeet.spark.job import Cluster, JobError, Join, Run, Sink, Source, load
 
 JOB = """
 [left]
@@ -145,3 +146,20 @@ def test_a_file_that_is_not_there_or_not_toml(tmp_path):
     Path(tmp_path, "job.toml").write_text("[left\n")
     with pytest.raises(JobError, match="is not valid TOML: .*line 1"):
         load(tmp_path / "job.toml")
+
+
+def test_the_job_of_the_documentation_is_one(tmp_path, monkeypatch):
+    page = (Path(__file__).parents[2] / "docs" / "jobs.md").read_text()
+    (tmp_path / "job.toml").write_text(page.partition("```toml\n")[2].partition("```")[0])
+    monkeypatch.setenv("BROKER", "broker:9092")
+    job = load(tmp_path / "job.toml")
+    assert job.right.options["kafka.bootstrap.servers"] == "broker:9092"
+    assert len(job.right.select) == 3
+
+
+def test_every_key_is_documented():
+    page = (Path(__file__).parents[2] / "docs" / "jobs.md").read_text()
+    for table in (Source, Join, Sink, Run, Cluster):
+        for key in fields(table):
+            if (table, key.name) != (Join, "options"):
+                assert f"`{key.name}`" in page

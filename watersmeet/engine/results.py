@@ -53,10 +53,6 @@ class Results:
         self.rows = 0
 
     @property
-    def batches(self) -> list[pa.RecordBatch]:
-        return self._batches
-
-    @property
     def counts_only(self) -> bool:
         return self._output == "count"
 

@@ -42,7 +42,7 @@ def float_keys(values, negate):
 
 
 @_jit
-def _scramble(word):
+def scramble(word):
     word = (word ^ (word >> _S30)) * _ODD_2
     word = (word ^ (word >> _S27)) * _ODD_3
     return word ^ (word >> _S31)
@@ -61,13 +61,13 @@ def hash_texts(offsets, data):
             word = np.uint64(0)
             for k in range(8):
                 word = (word << _S8) | np.uint64(data[at + k])
-            state = _scramble(state ^ word) + _ODD_1
+            state = scramble(state ^ word) + _ODD_1
             at += 8
         word = np.uint64(0)
         while at < stop:
             word = (word << _S8) | np.uint64(data[at])
             at += 1
-        out[i] = np.int64(_scramble(state ^ word))
+        out[i] = np.int64(scramble(state ^ word))
     return out
 
 
@@ -90,7 +90,7 @@ def text_prefixes(offsets, data):
 def mix(state, keys):
     """Several keys into one: fold `keys` into the running hash `state`, in place."""
     for i in range(state.size):
-        state[i] = np.int64(_scramble(np.uint64(state[i]) * _ODD_1 + np.uint64(keys[i])))
+        state[i] = np.int64(scramble(np.uint64(state[i]) * _ODD_1 + np.uint64(keys[i])))
 
 
 @_jit

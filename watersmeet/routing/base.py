@@ -21,8 +21,9 @@ from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
+from numba import njit
 
-from watersmeet.query.kernels import mix
+from watersmeet.query.kernels import scramble
 from watersmeet.query.plan import SidePlan
 from watersmeet.query.windows import Side
 
@@ -64,9 +65,20 @@ def at_home(home: Array) -> Places:
 
 def hashed(keys: Array, cores: int) -> Array:
     """A core for each key: equal keys, equal cores. O(n)."""
-    state = np.zeros(keys.size, np.int64)
-    mix(state, np.ascontiguousarray(keys, np.int64))
-    return (state.view(np.uint64) % np.uint64(cores)).astype(np.int64)
+    out = np.empty(keys.size, np.int64)
+    _hash(np.ascontiguousarray(keys), np.uint64(cores), out)
+    return out
+
+
+@njit(inline="always")
+def core_of(key, cores):
+    return np.int64(scramble(np.uint64(key)) % cores)
+
+
+@njit(nogil=True, cache=True)
+def _hash(keys, cores, out):
+    for i in range(keys.size):
+        out[i] = core_of(keys[i], cores)
 
 
 def everywhere(home: Array, cores: int) -> Places:

@@ -24,7 +24,7 @@ from numba import njit
 
 from watersmeet.query.plan import Probe, SidePlan
 from watersmeet.query.windows import SIDES, Side, other
-from watersmeet.routing.base import Array, Places, at_home, hashed
+from watersmeet.routing.base import Array, Places, at_home, core_of, hashed
 
 #: How many times as wide as the band a cell is: more means fewer copies, fewer means that keys which crowd together
 #: are spread better.
@@ -94,30 +94,41 @@ class Cells:
     def _probed(self, probe: Probe, size: CellSize) -> tuple[Array, Array]:
         """(row, core) of all cores that the ranges touch, each once, by row."""
         n = probe.lows[0].size
-        seen = np.zeros((n, self.cores), bool)
         live = np.ones(n, bool) if probe.live is None else probe.live
-        which = np.arange(n)
-        for low, high in zip(probe.lows, probe.highs, strict=True):
-            some = live & (low <= high)
-            rows = which[some]
-            first, last = size.cells(low[some]), size.cells(high[some])
-            steps = np.zeros(rows.size, np.int64)
-            _steps(first, last, 4 * self.cores, steps)
-            seen[rows[steps < 0]] = True  # so many cells that all cores have one
-            steps = np.maximum(steps, 0)
-            for step in range(int(steps.max(initial=0))):
-                more = steps > step
-                seen[rows[more], hashed(first[more] + step, self.cores)] = True
-        rows, cores = np.nonzero(seen)
-        return rows, cores
+        firsts, lasts = np.empty((len(probe.lows), n), np.int64), np.empty((len(probe.lows), n), np.int64)
+        some = np.empty((len(probe.lows), n), bool)
+        for i, (low, high) in enumerate(zip(probe.lows, probe.highs, strict=True)):
+            firsts[i], lasts[i], some[i] = size.cells(low), size.cells(high), live & (low <= high)
+        rows, cores = np.empty(2 * n, np.int64), np.empty(2 * n, np.int64)
+        found = _touched(firsts, lasts, some, np.uint64(self.cores), rows, cores)
+        if found > rows.size:
+            rows, cores = np.empty(found, np.int64), np.empty(found, np.int64)
+            _touched(firsts, lasts, some, np.uint64(self.cores), rows, cores)
+        return rows[:found], cores[:found]
 
 
 @njit(nogil=True, cache=True)
-def _steps(first, last, limit, steps):
-    """How many cells from first to last; -1 where more than the limit."""
-    for i in range(first.size):
-        width = np.uint64(last[i]) - np.uint64(first[i])
-        steps[i] = np.int64(-1) if width >= np.uint64(limit) else np.int64(width) + 1
+def _touched(firsts, lasts, some, cores, out_rows, out_cores):
+    """Write (row, core) for the cells of all ranges; returns how many there are, also where there is no room."""
+    bands, n = firsts.shape
+    seen = np.full(cores, -1, np.int64)  # the last row that has been sent to each core
+    found = 0
+    for row in range(n):
+        for band in range(bands):
+            if not some[band, row]:
+                continue
+            first = firsts[band, row]
+            width = np.uint64(lasts[band, row]) - np.uint64(first)
+            far = width >= np.uint64(4) * cores  # so many cells that all cores have one, as good as certainly
+            steps = np.int64(cores) if far else np.int64(width) + 1
+            for step in range(steps):
+                core = np.int64(step) if far else core_of(first + step, cores)
+                if seen[core] != row:
+                    seen[core] = row
+                    if found < out_rows.size:
+                        out_rows[found], out_cores[found] = row, core
+                    found += 1
+    return found
 
 
 def cell_size(plan: SidePlan, batch: pa.RecordBatch, as_doubles: bool) -> CellSize | None:

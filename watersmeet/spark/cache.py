@@ -28,6 +28,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from watersmeet.engine.results import Results
+
 Array = np.ndarray
 
 SILENT_SECONDS = 1800.0
@@ -107,14 +109,29 @@ class CoreFiles:
         os.utime(self._query)
 
 
-def put_results(query: Path, batches: list[pa.RecordBatch], schema: pa.Schema) -> str:
-    folder = query / "results"
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{new_id()}.arrow"
-    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, schema) as stream:
-        for batch in batches:
-            stream.write_batch(batch)
-    return str(path)
+class FiledResults(Results):
+    """Results that are written to a file as they come, so that they need no memory."""
+
+    def __init__(self, query: Path, schema: pa.Schema, left_only: bool):
+        super().__init__("rows", schema, left_only)
+        self._folder = query / "results"
+        self._stream: pa.RecordBatchStreamWriter | None = None
+
+    def _add(self, *columns: Array | pa.Array) -> None:
+        if self._stream is None:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            self._path = self._folder / f"{new_id()}.arrow"
+            self._file = pa.OSFile(str(self._path), "wb")
+            self._stream = pa.ipc.new_stream(self._file, self._schema)
+        self._stream.write_batch(pa.RecordBatch.from_arrays(list(columns), schema=self._schema))
+
+    def close(self) -> str | None:
+        """The path of the file; None if there are no results."""
+        if self._stream is None:
+            return None
+        self._stream.close()
+        self._file.close()
+        return str(self._path)
 
 
 def take_results(path: str) -> list[pa.RecordBatch]:

@@ -17,9 +17,8 @@ import pyarrow as pa
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from watersmeet.engine.core import Arrival
-from watersmeet.engine.results import Results
 from watersmeet.query.windows import SIDES, Side
-from watersmeet.spark.cache import put_results, query_folder, sweep
+from watersmeet.spark.cache import FiledResults, query_folder, sweep
 from watersmeet.spark.clock import SparkClock
 from watersmeet.spark.packs import COUNTERS, joined, unpack
 from watersmeet.spark.runs import OpenCore
@@ -77,14 +76,13 @@ class Joiner(StatefulProcessor):
         expired_below: dict[Side, int | None] = {
             side: None if watermark is None else join.window.expired_below(side, watermark) for side in SIDES
         }
-        results = Results("rows", join.results, join.left_only)
+        results = FiledResults(query, join.results, join.left_only)
         opened.core.step(arrivals, expired_below, results, visitors)
         opened.save(arrivals, clock, milliseconds)
         counts["rows_out"] = results.rows
         counts |= opened.counts()
         sweep(query)
-        path = put_results(query, results.batches, join.results) if results.rows else None
-        return pd.DataFrame({"path": [path], **{name: [counts[name]] for name in COUNTERS}})
+        return pd.DataFrame({"path": [results.close()], **{name: [counts[name]] for name in COUNTERS}})
 
 
 def _in_time(join: Compiled, side: Side, batches: list[pa.RecordBatch], watermark: int | None) -> list[pa.RecordBatch]:

@@ -13,10 +13,14 @@ import pyarrow as pa
 
 from watersmeet.spark.cache import take_results
 
+#: Rows handed to Spark at a time: enough that it costs nothing, few enough for its memory.
+ROWS = 1 << 17
+
 
 def unpacked(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """A function for `mapInArrow`."""
     for batch in batches:
         for path in batch.column("path").to_pylist():
-            if path is not None:
-                yield from take_results(path)
+            for results in take_results(path) if path is not None else ():
+                for start in range(0, results.num_rows, ROWS):
+                    yield results.slice(start, ROWS)

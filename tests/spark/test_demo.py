@@ -1,0 +1,88 @@
+"""`watersmeet demo` on Spark, whole and small; its check finds what is wrong."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from watersmeet.demo import ships
+from watersmeet.demo import spark as demo
+from watersmeet.spark.progress import Totals
+from watersmeet.spark.runner import Ended
+
+
+def test_the_demo_joins_what_spark_refuses_and_checks_it(tmp_path):
+    command = [sys.executable, "-m", "watersmeet", "demo", "--rows", "600000", "--folder", str(tmp_path / "ships")]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    shown = " ".join(done.stdout.split())
+    assert "Spark's own join says: Stream-stream join without equality predicate is not supported." in shown
+    assert "correct: DuckDB finds the same" in shown
+    assert (tmp_path / "ships" / "ships.toml").exists()
+    assert "Traceback" not in done.stderr
+    again = subprocess.run(command, capture_output=True, text=True)
+    assert again.returncode == 2
+    assert "folder must be empty or new" in again.stderr
+
+
+@pytest.fixture
+def outcome(tmp_path):
+    """What a right run of the demo leaves behind, as DuckDB makes it."""
+    tables = ships.generate(20_000, seed=3)
+    arrived = [ships.write(table, tmp_path / name, 2) for table, name in zip(tables, ("reports", "contacts"))]
+    late = demo.late_rows(arrived)
+    with duckdb.connect() as db:
+        for name, table, mask in zip(("reports", "contacts"), tables, late):
+            db.register(name, table.append_column("late", pa.array(mask)))
+        query = demo.EXPECTED.format(cell=2 * demo.BAND, width=demo.WINDOW_US, band=demo.BAND)
+        right = db.execute(query).to_arrow_table()
+    (tmp_path / "sightings").mkdir()
+
+    def verify(results=right, counted=None):
+        counted = counted or tuple(int(mask.sum()) for mask in late)
+        pq.write_table(results, tmp_path / "sightings" / "all.parquet")
+        return demo.verify(arrived, tmp_path, Ended(Totals(late=counted), 1.0, False))[0]
+
+    return right, verify
+
+
+def test_the_check_takes_the_right_answer_only(outcome):
+    right, verify = outcome
+    assert right.num_rows > 500
+    assert verify() == []
+    assert "of DuckDB's are not there" in verify(right.slice(1))[0]
+    assert verify(pa.concat_tables([right, right.slice(0, 1)])) != []
+    station = pa.array(["radar-99"] * right.num_rows)
+    assert verify(right.set_column(right.column_names.index("station"), "station", station)) != []
+    assert "counted as late" in verify(counted=(1, 10**6))[0]
+
+
+def test_a_row_is_late_below_the_watermark_of_the_micro_batches_before():
+    def part(*millis):
+        return pa.table({"ts": pa.array([1000 * (10_000 + m) for m in millis], pa.timestamp("us", "UTC"))})
+
+    left, right = [part(0, 9000), part(3000, 2999), part(7000)], [part(5000), part(20000), part(7001)]
+    # after the first: min(9000, 5000) - 2000 = 3000; after the second: min(9000, 20000) - 2000 = 7000
+    late = demo.late_rows([left, right])
+    assert late[0].tolist() == [False, False, False, True, False]
+    assert late[1].tolist() == [False, False, False]
+
+
+def test_streams_are_repeatable_out_of_order_and_near_each_other():
+    reports, contacts = ships.generate(50_000, seed=1)
+    assert reports.equals(ships.generate(50_000, seed=1)[0])
+    times = reports["ts"].cast(pa.int64()).to_numpy()
+    assert np.any(np.diff(times) < 0)
+    assert contacts["lat"].to_numpy().min() > 29 and contacts["lat"].to_numpy().max() < 61
+
+
+def test_files_are_in_order_of_modification(tmp_path: Path):
+    parts = ships.write(ships.generate(1000, 1)[0], tmp_path / "reports", 4)
+    files = sorted((tmp_path / "reports").iterdir(), key=lambda path: path.stat().st_mtime)
+    assert [path.name for path in files] == ["0000.parquet", "0001.parquet", "0002.parquet", "0003.parquet"]
+    assert [pq.read_table(path).num_rows for path in files] == [part.num_rows for part in parts] == [250] * 4
