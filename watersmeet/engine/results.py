@@ -71,7 +71,10 @@ class Results:
         """So many results; None: counted only."""
         self.rows += rows
         if batch is not None:
-            self._batches.append(batch)
+            self._take(batch)
+
+    def _take(self, batch: pa.RecordBatch) -> None:
+        self._batches.append(batch)
 
     def alone(self, side: Side, payload: Payload, positions: Array, other: Payload) -> None:
         """Tuples that come out without a partner."""
@@ -82,13 +85,13 @@ class Results:
         if self._output == "pairs":
             missing = pa.nulls(positions.size, pa.int64())
             both = (positions, missing) if side == "left" else (missing, positions)
-            self._batches.append(self._batch(*(both[:1] if self._left_only else both)))
+            self._take(self._batch(*(both[:1] if self._left_only else both)))
             return
         columns = payload.take(positions)
         if not self._left_only:
             theirs = other.take(nothing)
             columns = [*columns, *theirs] if side == "left" else [*theirs, *columns]
-        self._batches.append(self._batch(*columns))
+        self._take(self._batch(*columns))
 
     def _batch(self, *columns: Array | pa.Array) -> pa.RecordBatch:
         arrays = [pa.array(c) if isinstance(c, np.ndarray) else c for c in columns]  # by reference

@@ -117,13 +117,13 @@ class FiledResults(Results):
         self._folder = query / "results"
         self._stream: pa.RecordBatchStreamWriter | None = None
 
-    def _add(self, *columns: Array | pa.Array) -> None:
+    def _take(self, batch: pa.RecordBatch) -> None:
         if self._stream is None:
             self._folder.mkdir(parents=True, exist_ok=True)
             self._path = self._folder / f"{new_id()}.arrow"
             self._file = pa.OSFile(str(self._path), "wb")
             self._stream = pa.ipc.new_stream(self._file, self._schema)
-        self._stream.write_batch(pa.RecordBatch.from_arrays(list(columns), schema=self._schema))
+        self._stream.write_batch(batch)
 
     def close(self) -> str | None:
         """The path of the file; None if there are no results."""
