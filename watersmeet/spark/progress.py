@@ -13,7 +13,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from rich.console import Group
 from rich.table import Table
+from rich.text import Text
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
@@ -116,17 +118,16 @@ class Watch:
         return time.monotonic() - self.started
 
 
-def panel(watch: Watch, title: str, status: str, ended: bool = False) -> Table:
+def panel(watch: Watch, title: str, status: str, ended: bool = False) -> Group:
     """Everything, for a terminal that is redrawn."""
     totals = watch.totals
-    table = Table(title=f"{title}  [dim]{clock(watch.elapsed)}  {status}[/]", title_justify="left", show_header=False)
-    table.title_style = "bold"
-    table.box = None
+    head = Text.assemble((title, "bold"), (f"  {clock(watch.elapsed)}  {status}", "dim"))
+    table = Table(show_header=False, box=None)
     table.add_column(style="cyan", no_wrap=True)
     table.add_column(no_wrap=True)
     for name, value in facts(totals, ended):
         table.add_row(f"  {name}", value)
-    return table
+    return Group(head, table)
 
 
 def facts(totals: Totals, ended: bool = False) -> list[tuple[str, str]]:
