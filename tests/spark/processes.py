@@ -1,31 +1,11 @@
-"""Processes below one of ours, from /proc; and how to end them."""
+"""Which of Spark's processes to kill, and how."""
 
 from __future__ import annotations
 
 import os
 import signal
-from pathlib import Path
 
-
-def below(pid: int) -> dict[int, str]:
-    """All descendants of a process: their ids and command lines."""
-    children: dict[int, list[int]] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-            except (FileNotFoundError, ProcessLookupError):
-                continue
-            children.setdefault(parent, []).append(int(entry.name))
-    found, todo = {}, [pid]
-    while todo:
-        for child in children.get(todo.pop(), ()):
-            try:
-                found[child] = Path(f"/proc/{child}/cmdline").read_text().replace("\0", " ")
-            except (FileNotFoundError, ProcessLookupError):
-                continue
-            todo.append(child)
-    return found
+from watersmeet.bench.processes import below
 
 
 def python_workers(pid: int) -> list[int]:
