@@ -41,6 +41,7 @@ LATENESS = ("3 seconds", "2 seconds")
 #: Each with the same as a condition in SQL; {0} and {1} are the two times in microseconds.
 WINDOWS = {
     "within": (wm.within("2 seconds", "1 second", lateness=LATENESS), "{1} - {0} between -2000000 and 1000000"),
+    "long": (wm.within("20 seconds", lateness=LATENESS), "{1} - {0} between -20000000 and 20000000"),
     "narrow": (wm.within("100 ms", lateness=LATENESS), "{1} - {0} between -100000 and 100000"),
     "tumbling": (wm.tumbling("3 seconds", lateness=LATENESS), "floor({0} / 3000000) = floor({1} / 3000000)"),
     "hopping": (  # windows begin with each second: two tuples share one if their seconds are less than 4 apart
@@ -125,25 +126,35 @@ def run(frame, folder: Path):
     return query
 
 
-def check(spark, folder: Path, cases: list[Case] = CASES) -> None:
+def joined(spark, folder: Path, cases: list[Case]):
+    """All cases over the streams in this folder, as one stream of (case, l, r)."""
     from pyspark.sql import functions as F
 
-    data = {side: tuples(seed, 300) for side, seed in (("left", 1), ("right", 2))}
-    for side, rows in data.items():
-        write(folder / side, cut(rows, 3, len(side)))
     frames = []
     for number, case in enumerate(cases):
         left, right = read(spark, folder / "left"), read(spark, folder / "right")
         window = WINDOWS[case.window][0]
         assert f"route: {case.route} over" in explain_join(left, right, case.on, window, case.how)
-        joined = stream_join(left, right, case.on, window, case.how, name=f"case {number}")
+        frame = stream_join(left, right, case.on, window, case.how, name=f"case {number}")
         both = (F.col("id"), F.lit(None).cast("long") if case.how in ("semi", "anti") else F.col("id_right"))
-        frames.append(joined.select(F.lit(number).alias("case"), both[0].alias("l"), both[1].alias("r")))
-    run(reduce(lambda a, b: a.union(b), frames), folder)
+        frames.append(frame.select(F.lit(number).alias("case"), both[0].alias("l"), both[1].alias("r")))
+    return reduce(lambda a, b: a.union(b), frames)
+
+
+def counted(table: pa.Table, cases: list[Case]) -> list[Counter]:
+    """The results of each case."""
     results: list[Counter] = [Counter() for _ in cases]
-    for row in pq.read_table(folder / "out").to_pylist():
+    for row in table.to_pylist():
         results[row["case"]][row["l"], row["r"]] += 1
-    for case, found in zip(cases, results, strict=True):
+    return results
+
+
+def check(spark, folder: Path, cases: list[Case] = CASES) -> None:
+    data = {side: tuples(seed, 300) for side, seed in (("left", 1), ("right", 2))}
+    for side, rows in data.items():
+        write(folder / side, cut(rows, 3, len(side)))
+    run(joined(spark, folder, cases), folder)
+    for case, found in zip(cases, counted(pq.read_table(folder / "out"), cases), strict=True):
         assert found, f"{case}: the test has no results"
         assert found == from_spark(spark, data, case), case
         assert found == from_duckdb(data, case), case

@@ -83,7 +83,7 @@ class _Handle:
         self.timers.add((self.key, milliseconds))
 
     def deleteTimer(self, milliseconds):
-        self.timers.discard((self.key, milliseconds))
+        self.timers.remove((self.key, milliseconds))  # Spark warns of one that does not exist
 
 
 class _Times:
@@ -92,6 +92,14 @@ class _Times:
 
     def getCurrentWatermarkInMs(self):
         return self._watermark
+
+
+class _Fired:
+    def __init__(self, milliseconds):
+        self._milliseconds = milliseconds
+
+    def getExpiryTimeInMs(self):
+        return self._milliseconds
 
 
 class StandIn:
@@ -175,7 +183,8 @@ class StandIn:
         for core, milliseconds in sorted(self.handle.timers):
             if milliseconds <= self.watermark:
                 self.handle.key = core
-                frames += joiner.handleExpiredTimer(key=(core,), timerValues=times, expiredTimerInfo=None)
+                fired = _Fired(milliseconds)
+                frames += joiner.handleExpiredTimer(key=(core,), timerValues=times, expiredTimerInfo=fired)
                 self.handle.deleteTimer(milliseconds)
         results = []
         for frame in frames:

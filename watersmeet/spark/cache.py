@@ -3,9 +3,9 @@
 State is the truth; a file only saves reading and sorting it again. Worker processes are not bound to partitions, so
 any of them may meet any core: what one has written, all others map into their memory.
 
-    <Spark's folder for this application>/watersmeet/<query>/<core>/<id>.chunk    tuples, as they are in the state
-                                                                    <id>.index    keys of a run, sorted
-                                                          /results/<id>.arrow     results on their way to the next stage
+    <Spark's folder of blocks>/watersmeet/<query>/<core>/<id>.chunk     tuples, as they are in the state
+                                                        /<id>.index     keys of a run, sorted
+                                                 /results/<id>.arrow    results on their way to the next stage
 
 Ids are unique to the attempt that made them, and a file is complete before it has its name: whoever finds it may use
 it, and a micro-batch that is run again never meets anything that belongs to the failed attempt. A file that is missing
@@ -42,12 +42,15 @@ def new_id() -> str:
 
 
 def application_folder() -> Path:
-    """Where Spark keeps files of this application on this host; it deletes them with the application."""
+    """Where Spark keeps blocks of this application on this host; it deletes them with the application.
+
+    (Its folder for an application's files, SparkFiles, will not do: a standalone worker leaves it behind.)"""
     from pyspark import SparkFiles
 
-    root = SparkFiles._root_directory if SparkFiles._is_running_on_worker else None
-    if root and os.path.isdir(root) and os.access(root, os.W_OK):
-        return Path(root).resolve() / "watersmeet"
+    if SparkFiles._is_running_on_worker:
+        for root in os.environ.get("SPARK_LOCAL_DIRS", "").split(","):
+            if os.path.isdir(root) and os.access(root, os.W_OK):
+                return Path(root).resolve() / "watersmeet"
     return Path(tempfile.gettempdir()) / f"watersmeet-{os.getuid()}"
 
 
@@ -104,7 +107,12 @@ class CoreFiles:
     def keep(self, ids: set[str]) -> None:
         """Delete the files of all other ids."""
         for path in self._folder.iterdir():
-            if path.stem not in ids:
+            # An unfinished one may belong to another attempt, which still writes it.
+            if path.stem not in ids and (path.suffix in (".chunk", ".index") or _silent(path)):
+                path.unlink(missing_ok=True)
+        results = self._query / "results"
+        for path in results.iterdir() if results.exists() else ():
+            if _silent(path):  # those of an attempt that failed: nobody takes them
                 path.unlink(missing_ok=True)
         os.utime(self._query)
 
@@ -149,13 +157,17 @@ def sweep(query: Path) -> None:
     if query in _swept:
         return
     _swept.add(query)
-    old = time.time() - SILENT_SECONDS
     for folder in query.parent.iterdir():
-        try:
-            if folder != query and folder.stat().st_mtime < old:
-                shutil.rmtree(folder, ignore_errors=True)
-        except FileNotFoundError:
-            pass
+        if folder != query and _silent(folder):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _silent(path: Path) -> bool:
+    """Has it not been written to for long?"""
+    try:
+        return path.stat().st_mtime < time.time() - SILENT_SECONDS
+    except FileNotFoundError:
+        return False
 
 
 def _mapped(path: Path) -> pa.Buffer | None:

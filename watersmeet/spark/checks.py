@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pyspark
+
 from watersmeet.query.windows import Hopping, Last, Side, Within
 
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
@@ -26,6 +28,14 @@ def check_frame(frame: Any, side: Side) -> None:
         raise ValueError(
             f"{side} has a watermark already, on {marked[0]!r}, and Spark allows one; leave withWatermark out and give "
             f"the window a lateness, such as within('10 seconds', time={marked[0]!r}, lateness='2 seconds')"
+        )
+
+
+def check_client(frame: Any) -> None:
+    if not hasattr(frame.groupBy(), "transformWithStateInPandas"):
+        raise ValueError(
+            f"left and right are DataFrames of Spark Connect, whose Python client has no transformWithStateInPandas in "
+            f"PySpark {pyspark.__version__}; use PySpark 4.1 or newer, or classic Spark"
         )
 
 

@@ -19,7 +19,7 @@ from watersmeet.query.parse import parse
 from watersmeet.query.plan import compile_plan
 from watersmeet.query.windows import SIDES, Side, Window
 from watersmeet.routing.choose import choose_route
-from watersmeet.spark.checks import WATERMARK, check_frame, check_session, check_window, whole
+from watersmeet.spark.checks import WATERMARK, check_client, check_frame, check_session, check_window, whole
 from watersmeet.spark.clock import SparkClock
 from watersmeet.spark.cores import core_keys
 from watersmeet.spark.joiner import Joiner
@@ -115,6 +115,7 @@ def specified(
     """The join, checked, and why it takes its route."""
     check_frame(left, "left")
     check_frame(right, "right")
+    check_client(left)
     check_window(window)
     if how not in HOWS:
         raise ValueError(f"how must be one of {', '.join(HOWS)}, got {how!r}")

@@ -48,12 +48,15 @@ class Joiner(StatefulProcessor):
         yield self._step(key[0], home, copies, timerValues.getCurrentWatermarkInMs())
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[pd.DataFrame]:
-        yield self._step(key[0], {}, {}, timerValues.getCurrentWatermarkInMs())
+        fired = expiredTimerInfo.getExpiryTimeInMs()
+        yield self._step(key[0], {}, {}, timerValues.getCurrentWatermarkInMs(), fired)
 
     def close(self) -> None:
         pass
 
-    def _step(self, key: int, home: Batches, copies: Batches, milliseconds: int) -> pd.DataFrame:
+    def _step(
+        self, key: int, home: Batches, copies: Batches, milliseconds: int, fired: int | None = None
+    ) -> pd.DataFrame:
         join = compiled(self._spec)
         clock = SparkClock(join.window)
         watermark = clock.watermark(milliseconds)
@@ -78,7 +81,7 @@ class Joiner(StatefulProcessor):
         }
         results = FiledResults(query, join.results, join.left_only)
         opened.core.step(arrivals, expired_below, results, visitors)
-        opened.save(arrivals, clock, milliseconds)
+        opened.save(arrivals, clock, milliseconds, fired)
         counts["rows_out"] = results.rows
         counts |= opened.counts()
         sweep(query)

@@ -111,8 +111,8 @@ class OpenCore:
 
     # -- saving ------------------------------------------------------------------------------------------------------
 
-    def save(self, arrivals: dict[Side, Arrival], clock: SparkClock, milliseconds: int) -> None:
-        """Write back what the step has changed."""
+    def save(self, arrivals: dict[Side, Arrival], clock: SparkClock, milliseconds: int, fired: int | None) -> None:
+        """Write back what the step has changed. fired: the timer that Spark is about to delete."""
         timer = self._timer(clock, milliseconds)
         runs = []
         for side in SIDES:
@@ -129,7 +129,7 @@ class OpenCore:
         for run in self._manifest.runs:
             if self.core.chains[run.side].keeps_settled and run.id not in manifest.run_ids:
                 self._state.remove_flags(run.id)
-        self._state.set_timer(self._manifest.timer, timer)
+        self._state.set_timer(self._manifest.timer if self._manifest.timer != fired else None, timer)
         self._state.write(self._join.spec, manifest)
         # What this micro-batch began with stays for once: it may be run again.
         self._files.keep(

@@ -1,0 +1,44 @@
+"""A driver to be killed: joins the streams of a folder to their end, from wherever its checkpoint says.
+
+    python -m spark.crash_driver FOLDER MASTER
+
+Streams, checkpoint and results are in the folder. At the end it writes what Spark reads from the sink, for the sink's
+own log says which files count, to answer.parquet.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from watersmeet.spark.session import session
+
+from .cases import Case, joined, run
+
+CASES = [
+    Case("abs(l.x - r.x) <= 2", "within", "inner", "cells"),
+    Case("l.k = r.k and l.x = r.x", "long", "left", "hash"),
+]
+CONF = {
+    "spark.sql.shuffle.partitions": "2",
+    "spark.driver.memory": "1g",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.executor.memory": "512m",
+    # Snapshots of the state often, so that restarts begin with one and go on with a changelog.
+    "spark.sql.streaming.stateStore.maintenanceInterval": "3s",
+    "spark.sql.streaming.stateStore.minDeltasForSnapshot": "2",
+}
+
+
+def main(folder: Path, master: str) -> None:
+    spark = session(master, conf=CONF | {"spark.local.dir": str(folder / "local")})
+    run(joined(spark, folder, CASES), folder)
+    pq.write_table(spark.read.parquet(str(folder / "out")).toArrow(), folder / "answer.parquet")
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2])

@@ -1,0 +1,34 @@
+"""Which of Spark's processes to kill, and how."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+from watersmeet.bench.processes import below
+
+
+def python_workers(pid: int) -> list[int]:
+    """Spark's Python workers below a process; not the daemon that forks them."""
+    daemons = [one for one, line in below(pid).items() if "pyspark.daemon" in line]
+    return [one for daemon in daemons for one, line in below(daemon).items() if "pyspark.daemon" in line]
+
+
+def executors(pid: int) -> list[int]:
+    return [one for one, line in below(pid).items() if "CoarseGrainedExecutorBackend" in line]
+
+
+def kill(pid: int) -> bool:
+    """kill -9; whether it was still there."""
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def kill_group(pid: int) -> None:
+    try:
+        os.killpg(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass

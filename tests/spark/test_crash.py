@@ -1,0 +1,273 @@
+"""kill -9, and start again: the results in the Parquet sink are exact, no row lost or doubled.
+
+Real processes: a driver (crash_driver.py) with an inner and a left join in one query, file sources, RocksDB with
+changelog checkpoints. It is killed, or its Python workers, or executors of a standalone cluster, while it works.
+By default only a few are killed, as time allows; WATERSMEET_CRASHES=10 kills so many at random moments.
+What was hit is written to standard output (pytest -s).
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import random
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from .cases import BEGIN, SCHEMA, SECOND, counted, cut, from_duckdb, tuples, write
+from .conftest import ROOT, spark_environment
+from .crash_driver import CASES
+from .processes import executors, kill, kill_group, python_workers
+
+CRASHES = int(os.environ.get("WATERSMEET_CRASHES", "1"))
+SEED = int(os.environ.get("WATERSMEET_SEED", "1"))
+PATIENCE = 300  # seconds, for anything that is waited for
+ROWS = 100  # of a file: 5 seconds of the stream
+
+pytestmark = pytest.mark.slow
+
+
+def environment(folder: Path) -> dict[str, str]:
+    own = {"PYTHONPATH": str(ROOT / "tests"), "SPARK_LOCAL_IP": "127.0.0.1", "TMPDIR": str(folder)}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK_GATEWAY", "SPARK_"))}
+    return kept | spark_environment() | own
+
+
+class Stream:
+    """Two streams in a folder, and the query over them."""
+
+    def __init__(self, folder: Path, batches: int):
+        self.folder = folder
+        self.data = {side: tuples(seed, ROWS * batches) for side, seed in (("left", 1), ("right", 2))}
+        for side, rows in self.data.items():
+            # A driver that dies between the last tuples and the micro-batch without tuples that hands out what these
+            # made due leaves that to the next tuples, as in Spark's own joins. So there are some, an hour later.
+            end = dict.fromkeys(SCHEMA.names) | {"id": -1, "ts": BEGIN + 7200 * SECOND}
+            write(folder / side, [*cut(rows, batches, len(side)), [end]])
+        self.starts = 0
+        self.driver: subprocess.Popen | None = None
+
+    def start(self, master: str = "local[2]") -> None:
+        self.starts += 1
+        with open(self.folder / "driver.log", "ab") as log:
+            self.driver = subprocess.Popen(
+                [sys.executable, "-m", "spark.crash_driver", str(self.folder), master],
+                env=environment(self.folder), stdout=log, stderr=log, start_new_session=True,
+            )  # fmt: skip
+
+    def kill(self) -> str:
+        """The driver, Python and JVM; at which point of its work."""
+        kill_group(self.driver.pid)
+        self.driver.wait()
+        return self.point()
+
+    @property
+    def running(self) -> bool:
+        return self.driver.poll() is None
+
+    def finish(self) -> None:
+        assert self.driver.wait(PATIENCE) == 0, self.log[-5000:]
+
+    @property
+    def log(self) -> str:
+        return (self.folder / "driver.log").read_text()
+
+    # -- where it is -------------------------------------------------------------------------------------------------
+
+    def numbers(self, *path: str) -> set[int]:
+        """Of the files in this folder that begin with one."""
+        try:
+            names = os.listdir(self.folder.joinpath(*path))
+        except FileNotFoundError:
+            return set()
+        return {int(match[0]) for name in names if (match := re.match(r"\d+", name)) and not name.endswith(".tmp")}
+
+    @property
+    def begun(self) -> set[int]:
+        return self.numbers("checkpoint", "offsets")
+
+    @property
+    def committed(self) -> set[int]:
+        return self.numbers("checkpoint", "commits")
+
+    @property
+    def written(self) -> set[int]:
+        return self.numbers("out", "_spark_metadata")
+
+    @property
+    def states(self) -> list[int]:
+        """Versions of the state that tasks have committed."""
+        names = [path.name for path in self.folder.glob("checkpoint/state/*/*/*.changelog")]
+        return [int(re.match(r"\d+", name)[0]) for name in names if name[0].isdigit()]
+
+    def point(self) -> str:
+        last = max(self.begun, default=None)
+        if last is None:
+            return "before the first micro-batch"
+        if last in self.committed:
+            return f"after micro-batch {last}"
+        if last in self.written:
+            return f"in micro-batch {last}, its results committed"
+        tasks = self.states.count(last + 1)
+        return f"in micro-batch {last}, state committed by {tasks} tasks" if tasks else f"in micro-batch {last}"
+
+    def wait(self, reached, what: str) -> None:
+        """Until it is, looking often. The driver must be running."""
+        end = time.monotonic() + PATIENCE
+        while not reached():
+            assert self.running, f"the driver ended before {what}:\n{self.log[-5000:]}"
+            assert time.monotonic() < end, f"waited too long for {what}"
+            time.sleep(0.001)
+
+    def wait_for_batches(self, count: int) -> float:
+        """Until so many more are committed; seconds that the last took."""
+        begin = time.monotonic()
+        for _ in range(count):
+            begin, before = time.monotonic(), len(self.committed)
+            self.wait(lambda before=before: len(self.committed) > before, "a micro-batch")
+        return time.monotonic() - begin
+
+    def wait_for_empty_folders(self) -> None:
+        """Spark deletes our files with the application: those of killed processes too."""
+        end = time.monotonic() + 30
+        while left := glob.glob(f"{self.folder}/**/watersmeet/*", recursive=True):
+            assert time.monotonic() < end, left
+            time.sleep(0.1)
+
+    def check(self) -> None:
+        results = counted(pq.read_table(self.folder / "answer.parquet"), CASES)
+        for case, found in zip(CASES, results, strict=True):
+            found = type(found)({pair: n for pair, n in found.items() if pair[0] != -1})
+            right = from_duckdb(self.data, case)
+            assert right.total() > 1000 and (case.how == "inner" or any(r is None for _, r in right))
+            assert not right - found, f"{case}: lost {right - found}"
+            assert not found - right, f"{case}: doubled or wrong {found - right}"
+
+
+def say(*words: object) -> None:
+    print("\n  ", *words, end="", flush=True)
+
+
+@pytest.fixture
+def stream(tmp_path) -> Iterator[Stream]:
+    stream = Stream(tmp_path, 6 + 2 * CRASHES)
+    yield stream
+    if stream.driver is not None:
+        kill_group(stream.driver.pid)
+
+
+def test_the_driver_is_killed(stream):
+    """At random moments, and at two that are aimed at."""
+    pick = random.Random(SEED)
+    moments = ["random"] * CRASHES + ["state", "results"]
+    pick.shuffle(moments)
+    for moment in moments:
+        stream.start()
+        seconds = stream.wait_for_batches(pick.choice([0, 1, 1]) if moment == "random" else 1)
+        if moment == "state":  # some tasks of the micro-batch have committed theirs
+            before = len(stream.states)
+            stream.wait(lambda before=before: len(stream.states) > before, "a state")
+        elif moment == "results":  # the sink has the results, Spark does not know yet
+            before = len(stream.written)
+            stream.wait(lambda before=before: len(stream.written) > before, "results")
+        else:
+            stream.wait(lambda: (stream.folder / "checkpoint" / "metadata").exists(), "the query")
+            time.sleep(pick.uniform(0, seconds or 12))
+        assert stream.running, "the stream is too short for the test"
+        say(moment, "-", stream.kill())
+    stream.start()
+    stream.finish()
+    assert stream.starts == len(moments) + 1
+    stream.check()
+
+
+def test_python_workers_are_killed(stream):
+    """Their tasks are tried again, in the same query."""
+    pick = random.Random(SEED)
+    stream.start("local[2,8]")  # a task may fail seven times
+    seconds, kills = stream.wait_for_batches(2), 0
+    while kills < CRASHES or "Lost task" not in stream.log:
+        before = len(stream.begun)
+        stream.wait(lambda before=before: len(stream.begun) > before, "a micro-batch")
+        time.sleep(pick.uniform(0, seconds))
+        workers = python_workers(stream.driver.pid)
+        if workers and kill(pick.choice(workers)):
+            kills += 1
+            say("worker", kills, "of", len(workers), "-", stream.point())
+    stream.finish()
+    stream.check()
+    stream.wait_for_empty_folders()
+
+
+@pytest.fixture
+def cluster(tmp_path) -> Iterator[tuple[str, list[int]]]:
+    """A standalone cluster of two workers: its address, and the workers' process ids."""
+    from pyspark.find_spark_home import _find_spark_home
+
+    home = Path(_find_spark_home())
+    own = {"SPARK_HOME": str(home), "SPARK_LOCAL_DIRS": str(tmp_path / "local"), "SPARK_DAEMON_MEMORY": "256m"}
+    started: list[subprocess.Popen] = []
+
+    def start(name: str, of: str, *arguments: str) -> Path:
+        log = tmp_path / f"{name}.log"
+        with open(log, "wb") as file:
+            command = [home / "bin" / "spark-class", f"org.apache.spark.deploy.{of}", "--host", "127.0.0.1"]
+            started.append(
+                subprocess.Popen(
+                    [*command, "--webui-port", "0", *arguments],
+                    env=environment(tmp_path) | own, stdout=file, stderr=file, start_new_session=True,
+                )  # fmt: skip
+            )
+        return log
+
+    def found(log: Path, pattern: str) -> str:
+        end = time.monotonic() + PATIENCE
+        while not (match := re.search(pattern, log.read_text())):
+            assert time.monotonic() < end and started[-1].poll() is None, log.read_text()[-3000:]
+            time.sleep(0.05)
+        return match[0]
+
+    try:
+        address = found(start("master", "master.Master", "--port", "0"), r"spark://127\.0\.0\.1:\d+")
+        work = "--cores", "1", "--memory", "1g"
+        logs = [start(f"worker{n}", "worker.Worker", *work, "--work-dir", str(tmp_path / f"work{n}"), address)
+                for n in range(2)]  # fmt: skip
+        for log in logs:
+            found(log, "Successfully registered with master")
+        yield address, [process.pid for process in started[1:]]
+    finally:
+        for process in reversed(started):
+            for child in executors(process.pid):
+                kill(child)
+            kill_group(process.pid)
+
+
+def test_an_executor_is_killed(stream, cluster):
+    """Of two, on a cluster: what it did is done again, by the other or by its successor."""
+    pick = random.Random(SEED)
+    address, workers = cluster
+    stream.start(address)
+    seconds = stream.wait_for_batches(2)
+    for number in range(CRASHES):
+        stream.wait(lambda: all(map(executors, workers)), "two executors")
+        if number == 0:  # when one task of a micro-batch is done, the others are running
+            before = len(stream.states)
+            stream.wait(lambda before=before: len(stream.states) > before, "a state")
+        else:
+            before = len(stream.begun)
+            stream.wait(lambda before=before: len(stream.begun) > before, "a micro-batch")
+            time.sleep(pick.uniform(0, seconds))
+        assert kill(executors(pick.choice(workers))[0])
+        say("executor", number + 1, "-", stream.point())
+        stream.wait_for_batches(1)
+    stream.finish()
+    assert stream.log.count("Lost executor") >= CRASHES and "Lost task" in stream.log
+    stream.check()
+    stream.wait_for_empty_folders()
