@@ -21,6 +21,7 @@ from duck import answer
 
 import watersmeet as wm
 from watersmeet.spark import explain_join, stream_join
+from watersmeet.spark.progress import counters
 
 SECOND = 1_000_000
 BEGIN = 1_700_000_000 * SECOND
@@ -139,7 +140,10 @@ def check(spark, folder: Path, cases: list[Case] = CASES) -> None:
         joined = stream_join(left, right, case.on, window, case.how, name=f"case {number}")
         both = (F.col("id"), F.lit(None).cast("long") if case.how in ("semi", "anti") else F.col("id_right"))
         frames.append(joined.select(F.lit(number).alias("case"), both[0].alias("l"), both[1].alias("r")))
-    run(reduce(lambda a, b: a.union(b), frames), folder)
+    query = run(reduce(lambda a, b: a.union(b), frames), folder)
+    observed = [counters(each, name) for each in query.recentProgress for name in each["observedMetrics"]]
+    assert observed
+    assert all(each["rebuilt_runs"] == 0 for each in observed), "every run was found in its file"
     results: list[Counter] = [Counter() for _ in cases]
     for row in pq.read_table(folder / "out").to_pylist():
         results[row["case"]][row["l"], row["r"]] += 1
