@@ -114,7 +114,7 @@ def demo(
         with user_errors(), spark_needed("watersmeet demo --embedded needs none"):
             from watersmeet.demo import spark as on_spark
 
-            right = on_spark.run(rows or 3_000_000, seed, Console(), folder)
+            right = on_spark.run(rows or 2_000_000, seed, Console(), folder)
     if not right:
         raise typer.Exit(1)
 

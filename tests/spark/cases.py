@@ -21,6 +21,7 @@ from duck import answer
 
 import watersmeet as wm
 from watersmeet.spark import explain_join, stream_join
+from watersmeet.spark.progress import counters
 
 SECOND = 1_000_000
 BEGIN = 1_700_000_000 * SECOND
@@ -153,7 +154,10 @@ def check(spark, folder: Path, cases: list[Case] = CASES) -> None:
     data = {side: tuples(seed, 300) for side, seed in (("left", 1), ("right", 2))}
     for side, rows in data.items():
         write(folder / side, cut(rows, 3, len(side)))
-    run(joined(spark, folder, cases), folder)
+    query = run(joined(spark, folder, cases), folder)
+    observed = [counters(each, name) for each in query.recentProgress for name in each["observedMetrics"]]
+    assert observed
+    assert all(each["rebuilt_runs"] == 0 for each in observed), "every run was found in its file"
     for case, found in zip(cases, counted(pq.read_table(folder / "out"), cases), strict=True):
         assert found, f"{case}: the test has no results"
         assert found == from_spark(spark, data, case), case

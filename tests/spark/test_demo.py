@@ -39,8 +39,7 @@ def outcome(tmp_path):
     with duckdb.connect() as db:
         for name, table, mask in zip(("reports", "contacts"), tables, late):
             db.register(name, table.append_column("late", pa.array(mask)))
-        query = demo.EXPECTED.format(cell=2 * demo.BAND, width=demo.WINDOW_US, band=demo.BAND)
-        right = db.execute(query).to_arrow_table()
+        right = db.sql(demo.expected_sql()).to_arrow_table()
     (tmp_path / "sightings").mkdir()
 
     def verify(results=right, counted=None):

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pyspark
 import pytest
 from pyspark.errors import StreamingQueryException
+from pyspark.sql import functions as F
 
 import watersmeet as wm
 from watersmeet.spark import explain_join, stream_join
@@ -106,6 +107,34 @@ def test_a_null_time_fails_the_query_and_says_so(spark, tmp_path):
     write(tmp_path / "right", [[at(0, 1)]])
     with pytest.raises(StreamingQueryException, match="time column 'ts' of the left stream is null"):
         run(joined(spark, tmp_path), tmp_path)
+
+
+def test_values_of_every_type_come_through_unchanged(spark, tmp_path):
+    """Times without a zone join; times with one, nested values and nulls are carried along."""
+    rows = spark.range(40).selectExpr(
+        "id",
+        "timestamp_ntz '2024-03-10 01:59:50' + make_dt_interval(0, 0, 0, id) as at",
+        "timestamp '2024-03-10 01:59:50' + make_dt_interval(0, 0, 0, id) as zoned",
+        "if(id % 5 = 0, null, array(string(id), null)) as tags",
+        "struct(int(id) as a, timestamp '2024-01-01 00:00:00' as b) as nested",
+        "map('k', id) as m",
+        "binary(string(id)) as bytes",
+        "id % 2 = 0 as even",
+        "date '2024-01-01' + int(id) as day",
+        "decimal(id) / 8 as part",
+        "float(id) as small",
+        "make_dt_interval(0, 0, int(id)) as span",
+    )
+    rows.coalesce(1).write.parquet(str(tmp_path / "rows"))
+    stream = spark.readStream.schema(rows.schema).parquet(str(tmp_path / "rows"))
+    window = wm.within("1 second", time="at")
+    run(stream_join(stream, stream, "l.even <> r.even", window), tmp_path)
+    left, right = rows.alias("l"), rows.toDF(*(f"{name}_right" for name in rows.columns)).alias("r")
+    expected = left.join(right, F.expr("l.even <> r.even_right and abs(id - id_right) <= 1"))
+    found = spark.read.parquet(str(tmp_path / "out"))
+    assert found.dtypes == expected.dtypes
+    order = ("id", "id_right")
+    assert found.orderBy(*order).collect() == expected.orderBy(*order).collect()
 
 
 @pytest.fixture

@@ -2,9 +2,10 @@
 
 import io
 
+from pyspark.sql import Row
 from rich.console import Console
 
-from watersmeet.spark.progress import Totals, Watch, clock, facts, line, moment, panel, size
+from watersmeet.spark.progress import Totals, Watch, clock, counters, facts, line, moment, panel, size
 
 
 def record(batch, rows, took_ms, *, out=None, late=None, watermark="1970-01-01T00:00:00.000Z", sink=-1):
@@ -13,7 +14,7 @@ def record(batch, rows, took_ms, *, out=None, late=None, watermark="1970-01-01T0
     return {
         "batchId": batch,
         "timestamp": f"2026-01-01T00:00:{batch:02}.000Z",
-        "numInputRows": rows,
+        "sources": [{"numInputRows": rows // 2}, {"numInputRows": rows - rows // 2}],
         "durationMs": {"triggerExecution": took_ms},
         "eventTime": {"watermark": watermark},
         "stateOperators": [{"memoryUsedBytes": 1_500_000}],
@@ -58,6 +59,14 @@ def test_rows_out_are_the_sinks_where_nobody_else_counts():
     assert dict(facts(totals))["rows out"] == dict(facts(totals))["late rows"] == "-"
     totals.add(record(1, 10, 100, sink=7))
     assert totals.rows_out == 7
+
+
+def test_counters_are_read_as_classic_and_as_connect_write_them():
+    schema = {"type": "struct", "fields": [{"name": "rows_out", "type": "long"}, {"name": "late_left", "type": "long"}]}
+    connect = {"values": [7, 1], "schema": schema}
+    for row in ({"rows_out": 7, "late_left": 1}, connect, Row(rows_out=7, late_left=1), Row(**connect)):
+        assert counters({"observedMetrics": {"watersmeet": row}}) == {"rows_out": 7, "late_left": 1}
+    assert counters({"observedMetrics": {}}) == {}
 
 
 def test_nothing_yet_is_shown_as_such():

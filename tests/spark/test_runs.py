@@ -111,12 +111,12 @@ def test_a_null_time_is_refused(tmp_path):
 
 def test_folders_of_silent_queries_are_cleared_away(tmp_path, monkeypatch):
     old, new = tmp_path / "old", tmp_path / "new"
-    cache.CoreFiles(old, 0).put_chunk("a", b"x")
-    cache.CoreFiles(new, 0).put_chunk("a", b"x")
+    cache.CoreFiles(old, "0").put_chunk("a", b"x")
+    cache.CoreFiles(new, "0").put_chunk("a", b"x")
     cache.sweep(new)
     assert old.exists()
     monkeypatch.setattr(cache, "SILENT_SECONDS", -10.0)
     cache._swept.clear()
     cache.sweep(new)
     assert not old.exists()
-    assert bytes(cache.CoreFiles(new, 0).chunk("a")) == b"x"
+    assert bytes(cache.CoreFiles(new, "0").chunk("a")) == b"x"

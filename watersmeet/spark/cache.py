@@ -3,9 +3,9 @@
 State is the truth; a file only saves reading and sorting it again. Worker processes are not bound to partitions, so
 any of them may meet any core: what one has written, all others map into their memory.
 
-    <Spark's folder of blocks>/watersmeet/<query>/<core>/<id>.chunk     tuples, as they are in the state
-                                                        /<id>.index     keys of a run, sorted
-                                                 /results/<id>.arrow    results on their way to the next stage
+    <Spark's folder of blocks>/watersmeet/<query>/<join and core>/<id>.chunk    tuples, as they are in the state
+                                                                 /<id>.index    keys of a run, sorted
+                                                 /results/<id>.arrow            results on their way to the next stage
 
 Ids are unique to the attempt that made them, and a file is complete before it has its name: whoever finds it may use
 it, and a micro-batch that is run again never meets anything that belongs to the failed attempt. A file that is missing
@@ -66,9 +66,9 @@ def query_folder() -> Path:
 class CoreFiles:
     """The files of one core of one query."""
 
-    def __init__(self, query: Path, core: int):
+    def __init__(self, query: Path, core: str):
         self._query = query
-        self._folder = query / str(core)
+        self._folder = query / core
         self._folder.mkdir(parents=True, exist_ok=True)
 
     def chunk(self, id: str) -> pa.Buffer | None:

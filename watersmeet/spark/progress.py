@@ -13,7 +13,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from rich.console import Group
 from rich.table import Table
+from rich.text import Text
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
@@ -40,9 +42,9 @@ class Totals:
 
     def add(self, record: dict[str, Any]) -> None:
         """Take in the record of one micro-batch."""
-        rows = record["numInputRows"]
+        rows = sum(source["numInputRows"] for source in record["sources"])  # Connect has no total
         took = record["durationMs"].get("triggerExecution", record.get("batchDuration", 0)) / 1000
-        counted = (record.get("observedMetrics") or {}).get(OBSERVED) or {}
+        counted = counters(record)
         sunk = (record.get("sink") or {}).get("numOutputRows", -1)
         out = counted.get("rows_out", sunk if sunk is not None and sunk >= 0 else None)
         self.batch_id = record["batchId"]
@@ -67,6 +69,20 @@ class Totals:
             self.state_bytes = sum(operator["memoryUsedBytes"] for operator in operators)
         if rows and "stored_left" in counted:  # else only those cores are counted whose timers fired
             self.state_rows = (counted["stored_left"] or 0) + (counted["stored_right"] or 0)
+
+
+def counters(progress: Any, name: str = OBSERVED) -> dict[str, int]:
+    """The join's counters in one progress record of a query, classic or Connect; empty if it has none.
+
+    Connect gives an observed row as {"values": [...], "schema": {...}}.
+    """
+    row = (progress.get("observedMetrics") or {}).get(name)
+    if row is None:
+        return {}
+    found = row.asDict() if hasattr(row, "asDict") else dict(row)
+    if set(found) == {"values", "schema"}:
+        return dict(zip((column["name"] for column in found["schema"]["fields"]), found["values"], strict=True))
+    return found
 
 
 class Watch:
@@ -102,17 +118,16 @@ class Watch:
         return time.monotonic() - self.started
 
 
-def panel(watch: Watch, title: str, status: str, ended: bool = False) -> Table:
+def panel(watch: Watch, title: str, status: str, ended: bool = False) -> Group:
     """Everything, for a terminal that is redrawn."""
     totals = watch.totals
-    table = Table(title=f"{title}  [dim]{clock(watch.elapsed)}  {status}[/]", title_justify="left", show_header=False)
-    table.title_style = "bold"
-    table.box = None
+    head = Text.assemble((title, "bold"), (f"  {clock(watch.elapsed)}  {status}", "dim"))
+    table = Table(show_header=False, box=None)
     table.add_column(style="cyan", no_wrap=True)
     table.add_column(no_wrap=True)
     for name, value in facts(totals, ended):
         table.add_row(f"  {name}", value)
-    return table
+    return Group(head, table)
 
 
 def facts(totals: Totals, ended: bool = False) -> list[tuple[str, str]]:

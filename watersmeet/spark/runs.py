@@ -37,7 +37,8 @@ class OpenCore:
         self._join = join
         self._state = state
         self._manifest = state.read(spec)
-        self._files = CoreFiles(query, key)
+        # By the join, too: a query may have several.
+        self._files = CoreFiles(query, f"{spec.fingerprint[:12]}-{key}")
         self._rebuilt = 0
         schemas: dict[Side, pa.Schema] = {"left": spec.left, "right": spec.right}
         self.core = JoinCore(join.plan, join.window, schemas, spec.how, join.index, _SIZES, _ALONE, Metrics())

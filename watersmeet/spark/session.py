@@ -40,7 +40,7 @@ def session(
         builder = builder.master(master)
     if remote is not None:
         builder = builder.remote(remote)
-    if local_threads(master or "local") or remote == "local":
+    if local_threads(master or "local") or (remote or "").startswith("local"):
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else Spark takes any python3 on the PATH
     given = conf or {}
     own = remote is None and "SPARK_REMOTE" not in os.environ and "PYSPARK_GATEWAY_PORT" not in os.environ
