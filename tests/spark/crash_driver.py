@@ -1,6 +1,6 @@
 """A driver to be killed: joins the streams of a folder to their end, from wherever its checkpoint says.
 
-    python -m spark.crash_driver FOLDER MASTER
+    python -m spark.crash_driver FOLDER MASTER inner,left
 
 Streams, checkpoint and results are in the folder. At the end it writes what Spark reads from the sink, for the sink's
 own log says which files count, to answer.parquet.
@@ -17,10 +17,11 @@ from watersmeet.spark.session import session
 
 from .cases import Case, joined, run
 
-CASES = [
-    Case("abs(l.x - r.x) <= 2", "within", "inner", "cells"),
-    Case("l.k = r.k and l.x = r.x", "long", "left", "hash"),
-]
+CASES = {
+    "inner": Case("abs(l.x - r.x) <= 2", "within", "inner", "cells"),
+    "left": Case("l.k = r.k and l.x = r.x", "long", "left", "hash"),
+}
+JOINING = "the query starts"
 CONF = {
     "spark.sql.shuffle.partitions": "2",
     "spark.driver.memory": "1g",
@@ -33,12 +34,14 @@ CONF = {
 }
 
 
-def main(folder: Path, master: str) -> None:
+def main(folder: Path, master: str, hows: str) -> None:
     spark = session(master, conf=CONF | {"spark.local.dir": str(folder / "local")})
-    run(joined(spark, folder, CASES), folder)
+    frame = joined(spark, folder, [CASES[how] for how in hows.split(",")])
+    print(JOINING, flush=True)
+    run(frame, folder)
     pq.write_table(spark.read.parquet(str(folder / "out")).toArrow(), folder / "answer.parquet")
     spark.stop()
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2])
+    main(Path(sys.argv[1]), *sys.argv[2:])

@@ -1,7 +1,7 @@
 """kill -9, and start again: the results in the Parquet sink are exact, no row lost or doubled.
 
-Real processes: a driver (crash_driver.py) with an inner and a left join in one query, file sources, RocksDB with
-changelog checkpoints. It is killed, or its Python workers, or executors of a standalone cluster, while it works.
+Real processes: a driver (crash_driver.py) with an inner and a left join, or the left one only, file sources, RocksDB
+with changelog checkpoints. It is killed, or its Python workers, or executors of a standalone cluster, while it works.
 By default only a few are killed, as time allows; WATERSMEET_CRASHES=10 kills so many at random moments.
 What was hit is written to standard output (pytest -s).
 """
@@ -17,13 +17,14 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import median
 
 import pyarrow.parquet as pq
 import pytest
 
 from .cases import BEGIN, SCHEMA, SECOND, counted, cut, from_duckdb, tuples, write
 from .conftest import ROOT, spark_environment
-from .crash_driver import CASES
+from .crash_driver import CASES, JOINING
 from .processes import executors, kill, kill_group, python_workers
 
 CRASHES = int(os.environ.get("WATERSMEET_CRASHES", "1"))
@@ -54,11 +55,12 @@ class Stream:
         self.starts = 0
         self.driver: subprocess.Popen | None = None
 
-    def start(self, master: str = "local[2]") -> None:
+    def start(self, master: str, *hows: str) -> None:
         self.starts += 1
+        self.cases = [CASES[how] for how in hows]
         with open(self.folder / "driver.log", "ab") as log:
             self.driver = subprocess.Popen(
-                [sys.executable, "-m", "spark.crash_driver", str(self.folder), master],
+                [sys.executable, "-m", "spark.crash_driver", str(self.folder), master, ",".join(hows)],
                 env=environment(self.folder), stdout=log, stderr=log, start_new_session=True,
             )  # fmt: skip
 
@@ -126,13 +128,21 @@ class Stream:
             assert time.monotonic() < end, f"waited too long for {what}"
             time.sleep(0.001)
 
-    def wait_for_batches(self, count: int) -> float:
-        """Until so many more are committed; seconds that the last took."""
-        begin = time.monotonic()
-        for _ in range(count):
-            begin, before = time.monotonic(), len(self.committed)
-            self.wait(lambda before=before: len(self.committed) > before, "a micro-batch")
-        return time.monotonic() - begin
+    def wait_for_batches(self, count: int) -> None:
+        """Until so many more are committed."""
+        before = len(self.committed)
+        self.wait(lambda: len(self.committed) >= before + count, f"{count} micro-batches")
+
+    def wait_for_query(self) -> None:
+        """Until it has been started."""
+        self.wait(lambda: self.log.count(JOINING) == self.starts, "the query")
+
+    def some_time(self, pick: random.Random) -> None:
+        """Anywhere in a micro-batch."""
+        checkpoint = self.folder / "checkpoint"
+        times = [[(checkpoint / name / str(n)).stat().st_mtime for name in ("offsets", "commits")]
+                 for n in self.committed & self.begun]  # fmt: skip
+        time.sleep(pick.uniform(0, median(end - begin for begin, end in times) if times else 10))
 
     def wait_for_empty_folders(self) -> None:
         """Spark deletes our files with the application: those of killed processes too."""
@@ -142,8 +152,8 @@ class Stream:
             time.sleep(0.1)
 
     def check(self) -> None:
-        results = counted(pq.read_table(self.folder / "answer.parquet"), CASES)
-        for case, found in zip(CASES, results, strict=True):
+        results = counted(pq.read_table(self.folder / "answer.parquet"), self.cases)
+        for case, found in zip(self.cases, results, strict=True):
             found = type(found)({pair: n for pair, n in found.items() if pair[0] != -1})
             right = from_duckdb(self.data, case)
             assert right.total() > 1000 and (case.how == "inner" or any(r is None for _, r in right))
@@ -157,7 +167,7 @@ def say(*words: object) -> None:
 
 @pytest.fixture
 def stream(tmp_path) -> Iterator[Stream]:
-    stream = Stream(tmp_path, 6 + 2 * CRASHES)
+    stream = Stream(tmp_path, 5 + 2 * CRASHES)
     yield stream
     if stream.driver is not None:
         kill_group(stream.driver.pid)
@@ -169,8 +179,9 @@ def test_the_driver_is_killed(stream):
     moments = ["random"] * CRASHES + ["state", "results"]
     pick.shuffle(moments)
     for moment in moments:
-        stream.start()
-        seconds = stream.wait_for_batches(pick.choice([0, 1, 1]) if moment == "random" else 1)
+        stream.start("local[2]", "inner", "left")
+        stream.wait_for_query()
+        stream.wait_for_batches(pick.choice([0, 1, 1]) if moment == "random" else 1)
         if moment == "state":  # some tasks of the micro-batch have committed theirs
             before = len(stream.states)
             stream.wait(lambda before=before: len(stream.states) > before, "a state")
@@ -178,11 +189,10 @@ def test_the_driver_is_killed(stream):
             before = len(stream.written)
             stream.wait(lambda before=before: len(stream.written) > before, "results")
         else:
-            stream.wait(lambda: (stream.folder / "checkpoint" / "metadata").exists(), "the query")
-            time.sleep(pick.uniform(0, seconds or 12))
+            stream.some_time(pick)
         assert stream.running, "the stream is too short for the test"
         say(moment, "-", stream.kill())
-    stream.start()
+    stream.start("local[2]", "inner", "left")
     stream.finish()
     assert stream.starts == len(moments) + 1
     stream.check()
@@ -191,12 +201,13 @@ def test_the_driver_is_killed(stream):
 def test_python_workers_are_killed(stream):
     """Their tasks are tried again, in the same query."""
     pick = random.Random(SEED)
-    stream.start("local[2,8]")  # a task may fail seven times
-    seconds, kills = stream.wait_for_batches(2), 0
+    stream.start("local[2,8]", "left")  # a task may fail seven times
+    stream.wait_for_batches(2)
+    kills = 0
     while kills < CRASHES or "Lost task" not in stream.log:
         before = len(stream.begun)
         stream.wait(lambda before=before: len(stream.begun) > before, "a micro-batch")
-        time.sleep(pick.uniform(0, seconds))
+        stream.some_time(pick)
         workers = python_workers(stream.driver.pid)
         if workers and kill(pick.choice(workers)):
             kills += 1
@@ -253,8 +264,8 @@ def test_an_executor_is_killed(stream, cluster):
     """Of two, on a cluster: what it did is done again, by the other or by its successor."""
     pick = random.Random(SEED)
     address, workers = cluster
-    stream.start(address)
-    seconds = stream.wait_for_batches(2)
+    stream.start(address, "left")
+    stream.wait_for_batches(2)
     for number in range(CRASHES):
         stream.wait(lambda: all(map(executors, workers)), "two executors")
         if number == 0:  # when one task of a micro-batch is done, the others are running
@@ -263,7 +274,7 @@ def test_an_executor_is_killed(stream, cluster):
         else:
             before = len(stream.begun)
             stream.wait(lambda before=before: len(stream.begun) > before, "a micro-batch")
-            time.sleep(pick.uniform(0, seconds))
+            stream.some_time(pick)
         assert kill(executors(pick.choice(workers))[0])
         say("executor", number + 1, "-", stream.point())
         stream.wait_for_batches(1)

@@ -45,7 +45,7 @@ class PeakMemory:
     and read again.
     """
 
-    def __init__(self, seconds: float = 0.5):
+    def __init__(self, seconds: float = 1.0):
         self.whole = self.private = 0
         self._seconds = seconds
         self._over = threading.Event()

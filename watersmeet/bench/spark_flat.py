@@ -1,6 +1,6 @@
 """Does a micro-batch cost the same at the end of a stream as at its beginning, and how much more with a large window?
 
-    python -m watersmeet.bench.spark_flat                    about 20 minutes on 2 cores, 3 GB of disk
+    python -m watersmeet.bench.spark_flat                    10 to 20 minutes on 2 cores
     python -m watersmeet.bench.spark_flat --rows 10000       a first look
 
     long     40 micro-batches with a window of 500,000 rows a side: the last ten against the second ten
