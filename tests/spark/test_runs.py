@@ -120,3 +120,21 @@ def test_folders_of_silent_queries_are_cleared_away(tmp_path, monkeypatch):
     cache.sweep(new)
     assert not old.exists()
     assert bytes(cache.CoreFiles(new, "0").chunk("a")) == b"x"
+
+
+def test_files_of_other_attempts_go_but_not_while_they_may_be_needed(tmp_path, monkeypatch):
+    files = cache.CoreFiles(tmp_path, "0")
+    files.put_chunk("mine", b"x")
+    files.put_chunk("failed", b"x")
+    unfinished = tmp_path / "0" / "other.chunk.1234"  # an attempt that is still being made
+    results = tmp_path / "results" / "lost.arrow"  # of one that failed before they were taken
+    results.parent.mkdir()
+    for path in (unfinished, results):
+        path.write_bytes(b"x")
+    files.keep({"mine"})
+    assert files.chunk("failed") is None
+    assert unfinished.exists() and results.exists()
+    monkeypatch.setattr(cache, "SILENT_SECONDS", -10.0)
+    files.keep({"mine"})
+    assert not unfinished.exists() and not results.exists()
+    assert bytes(files.chunk("mine")) == b"x"
