@@ -280,6 +280,6 @@ def test_an_executor_is_killed(stream, cluster):
     stream.finish()
     # By the workers: the driver does not hear of one that was killed before it had made itself known.
     killed = [log.read_text().count("exitStatus 137") for log in stream.folder.glob("worker*.log")]
-    assert sum(killed) == CRASHES and "Lost task" in stream.log
+    assert sum(killed) >= CRASHES and "Lost task" in stream.log
     stream.check()
     stream.wait_for_empty_folders()
