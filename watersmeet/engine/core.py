@@ -145,7 +145,7 @@ class JoinCore:
                 for piece in self._slices(visitors[side]):
                     self._visit(side, piece, results)
             if side in arrivals:
-                keep = self._needed_from(side, arrivals, expired_below)
+                keep = self._needed_from(side, [arrivals, visitors or {}], expired_below)
                 for piece in self._slices(arrivals[side]):
                     self._arrive(side, piece, keep, results)
         begin = time.perf_counter()
@@ -175,12 +175,13 @@ class JoinCore:
         results.alone(side, self.payloads[side], positions, self.payloads[other(side)])
 
     def _needed_from(
-        self, side: Side, arrivals: dict[Side, Arrival], expired_below: dict[Side, int | None]
+        self, side: Side, probing: list[dict[Side, Arrival]], expired_below: dict[Side, int | None]
     ) -> int | None:
         """Tuples of this side below this tick need no place in the index: they expire before anything probes them."""
         tick = expired_below[side]
-        if tick is not None and side == "left" and "right" in arrivals and arrivals["right"].rows:
-            tick = min(tick, int(arrivals["right"].low.min()))
+        for arrivals in probing:
+            if tick is not None and side == "left" and "right" in arrivals and arrivals["right"].rows:
+                tick = min(tick, int(arrivals["right"].low.min()))
         return tick
 
     def _slices(self, arrival: Arrival) -> list[Arrival]:

@@ -204,7 +204,12 @@ class Subwindow:
                 array[: self.size] = array[gone : gone + self.size]
         self.swept = max(self.swept - gone, 0)
         self._expired = max(self._expired - gone, 0)
-        self.least = self.base if self._ticks is None else int(self.ticks.min())
+        if self._ticks is None:
+            self.least = self.base
+        else:
+            ticks = self.ticks
+            self.least = int(ticks.min())
+            self.in_order = self.in_order or bool(np.all(ticks[1:] >= ticks[:-1]))  # what was not may have gone
 
     def bounds(self, low: Array, high: Array) -> TickBounds:
         """Bounds on ticks for this subwindow; as rows where those are in order of ticks."""
