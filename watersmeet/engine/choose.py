@@ -6,11 +6,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from watersmeet.index import BISort, Hash, Index, NestedLoop
+from watersmeet.index import INDEXES, BISort, Hash, Index, NestedLoop
 from watersmeet.query.expr import Expr
 from watersmeet.query.plan import JoinPlan, compile_plan
 
-NAMES = ("auto", "nested_loop", "hash", "bisort")
+_BY_NAME = {index.name: index for index in INDEXES}
+NAMES = ("auto", *_BY_NAME)
+_NEEDED = {"equality": "an equality", "order": "an equality, band or inequality"}
 
 
 def check_index(index: Any) -> None:
@@ -19,7 +21,7 @@ def check_index(index: Any) -> None:
     if isinstance(index, str):
         if index not in NAMES:
             raise ValueError(f"{rule}, got {index!r}")
-    elif not isinstance(index, BISort | Hash | NestedLoop):
+    elif not isinstance(index, INDEXES):
         raise TypeError(f"{rule}, got {index!r}")
 
 
@@ -27,7 +29,7 @@ def plan_and_index(on: Expr, left: pa.Schema, right: pa.Schema, index: Any) -> t
     """The plan, the index for it, and the reason in words."""
     plan = compile_plan(on, left, right)
     chosen, why = _choose(index, plan)
-    if isinstance(chosen, Hash) and plan.range is not None:
+    if plan.equality and plan.range is not None and not chosen.composite:
         plan = compile_plan(on, left, right, ordered=False)
     return plan, chosen, why
 
@@ -41,19 +43,15 @@ def _choose(index: Any, plan: JoinPlan) -> tuple[Index, str]:
         if plan.equality:
             return Hash(), "the predicate has equalities only"
         return NestedLoop(), "the predicate has no key; every pair in the window is checked"
-    chosen = {"nested_loop": NestedLoop, "hash": Hash, "bisort": BISort}[index]() if isinstance(index, str) else index
-    if isinstance(chosen, Hash) and not plan.equality:
+    chosen = _BY_NAME[index]() if isinstance(index, str) else index
+    if not {"nothing": True, "equality": plan.equality, "order": plan.equality or has_range}[chosen.needs]:
         raise ValueError(
-            "index 'hash' needs an equality between the two sides, and the predicate has none; use index='auto'"
-        )
-    if isinstance(chosen, BISort) and not (plan.equality or has_range):
-        raise ValueError(
-            "index 'bisort' needs an equality, band or inequality between the two sides, and the predicate has none; "
-            "use index='auto'"
+            f"index {chosen.name!r} needs {_NEEDED[chosen.needs]} between the two sides, and the predicate has none; "
+            f"use index='auto'"
         )
     return chosen, "as asked for"
 
 
 def index_text(index: Index, plan: JoinPlan) -> str:
-    composite = isinstance(index, BISort) and plan.equality and plan.range is not None
+    composite = index.needs == "order" and plan.equality and plan.range is not None
     return f"{index.name} (composite)" if composite else index.name

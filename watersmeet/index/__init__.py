@@ -5,4 +5,7 @@ from watersmeet.index.bisort import BISort
 from watersmeet.index.hash import Hash
 from watersmeet.index.nested_loop import NestedLoop
 
-__all__ = ["BISort", "Hash", "Index", "NestedLoop"]
+#: Those that a join may be given, by class or by name.
+INDEXES: tuple[type, ...] = (NestedLoop, Hash, BISort)
+
+__all__ = ["INDEXES", "BISort", "Hash", "Index", "NestedLoop"]

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
 from numba import njit
@@ -30,6 +30,7 @@ from watersmeet.workers import Workers
 
 Array = np.ndarray
 Pairs = tuple[Array, Array]
+Needs = Literal["nothing", "equality", "order"]  # of the predicate: any, an equality, an equality or a range
 
 #: Candidates are handed over in portions of about this many, so that a probe with very many partners, most of
 #: which a later check throws away, does not need memory for all of them at once.
@@ -74,6 +75,9 @@ class Structure(Protocol):
 class Forgetting(Structure, Protocol):
     """A structure that can hold a whole window."""
 
+    def worth_forgetting(self, expired: int, size: int) -> bool:
+        """Whether to let go of the oldest `expired` of `size` rows now. Until then probes leave them out by ticks."""
+
     def forget(self, gone: int) -> None:
         """Drop the rows below `gone` and number the others from 0 again."""
 
@@ -81,10 +85,10 @@ class Forgetting(Structure, Protocol):
 class Index(Protocol):
     """A recipe for structures."""
 
+    name: ClassVar[str]
+    needs: ClassVar[Needs]
+    composite: ClassVar[bool]  # whether an equality's key and a range's go into one order; else the range is a residual
     forgets: ClassVar[bool]  # whether its structures are `Forgetting`
-
-    @property
-    def name(self) -> str: ...
 
     def entries(
         self, equal: Array | None, ordered: Array | None, live: Array | None, n: int, workers: Workers

@@ -43,20 +43,20 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numba import njit
 
 from watersmeet.index.base import (
     PORTION,
     Array,
     Emitter,
+    Needs,
     Pairs,
     TickBounds,
     aligned,
     bounds_mode,
     grown,
-    live_rows,
     no_ticks,
 )
+from watersmeet.index.batches import Entries, Probes, SortedBatches
 from watersmeet.index.bisort_kernels import (
     COMPOSITE,
     GREATEST,
@@ -70,39 +70,13 @@ from watersmeet.index.bisort_kernels import (
     pack,
     unpack,
 )
-from watersmeet.index.sorting import sorted_rows, taken
-from watersmeet.workers import Workers
 
 _PARTITION = 8
 _DIRECT = 64
+_FORGET = 4  # expired rows are let go of when they are one in so many
 _BITS = 62  # that a packed key and row may take, so that the sentinels are above all of them
 _NONE = np.zeros(0, np.int64)
 _NO_ROWS = np.zeros(0, np.int32)
-
-
-@dataclass(frozen=True)
-class Entries:
-    """A batch in key order."""
-
-    equal: Array  # empty where there is one key
-    ordered: Array
-    rows: Array
-    beyond: int  # all rows are below
-
-    @property
-    def size(self) -> int:
-        return self.rows.size
-
-
-@dataclass(frozen=True)
-class Probes:
-    """A batch as ranges, one list for each band, each in order of its low ends."""
-
-    bands: tuple[tuple[Array, Array, Array, Array], ...]  # (equal, lows, highs, rows)
-
-    @property
-    def size(self) -> int:
-        return self.bands[0][3].size
 
 
 @dataclass(frozen=True)
@@ -117,7 +91,7 @@ class Sealed:
 
 
 @dataclass(frozen=True)
-class BISort:
+class BISort(SortedBatches):
     """Sorted subwindows with an insertion buffer.
 
     buffer_rows: batches smaller than this are collected before they are merged; by default as main and batch suggest.
@@ -133,48 +107,10 @@ class BISort:
         if self.partition_rows < 2:
             raise ValueError(f"partition_rows must be at least 2, got {self.partition_rows}; 8 is a good value")
 
+    name: ClassVar[str] = "bisort"
+    needs: ClassVar[Needs] = "order"
+    composite: ClassVar[bool] = True
     forgets: ClassVar[bool] = True
-
-    @property
-    def name(self) -> str:
-        return "bisort"
-
-    def entries(
-        self, equal: Array | None, ordered: Array | None, live: Array | None, n: int, workers: Workers
-    ) -> Entries:
-        """O(n log n), once a batch."""
-        major, minor = _keys(equal, ordered)
-        rows = None if live is None else live_rows(live, n)
-        if rows is not None:
-            major, minor = (None if major is None else major[rows]), minor[rows]
-        order = sorted_rows(major, minor, workers)
-        return Entries(
-            _NONE if major is None else taken(major, order), taken(minor, order),
-            order if rows is None else rows[order], n,
-        )  # fmt: skip
-
-    def probes(self, equal, lows, highs, live, n, workers: Workers, entries: Entries | None = None) -> Probes:
-        """O(n) where the order of the batch's own keys is that of its probes (a band), else O(n log n).
-
-        `entries` are those of the same batch, if the same rows of it are live.
-        """
-        if not lows:
-            lows = highs = (equal,)
-            equal = None
-        bands = []
-        for low, high in zip(lows, highs, strict=True):
-            for order in _known_orders(entries):
-                ranges = (_NONE if equal is None else taken(equal, order), taken(low, order), taken(high, order), order)
-                if _in_order(ranges[0], ranges[1]):
-                    break
-            else:
-                rows = None if live is None else live_rows(live, n)
-                major, minor = (equal, low) if rows is None else (None if equal is None else equal[rows], low[rows])
-                order = sorted_rows(major, minor, workers)
-                order = order if rows is None else rows[order]
-                ranges = (_NONE if equal is None else taken(equal, order), taken(low, order), taken(high, order), order)
-            bands.append(ranges)
-        return Probes(tuple(bands))
 
     def structure(self, like: BISortStructure | None = None) -> BISortStructure:
         """An empty structure, with room for about as much as `like` came to hold."""
@@ -186,33 +122,6 @@ class BISort:
         composite = sealed.equal.size > 0
         structure._runs = _Run.adopted(self.partition_rows, sealed), _Run(composite, self.partition_rows)
         return structure
-
-
-def _keys(equal: Array | None, ordered: Array | None) -> tuple[Array | None, Array]:
-    if ordered is None:
-        assert equal is not None
-        return None, equal
-    return equal, ordered
-
-
-def _known_orders(entries: Entries | None) -> Iterator[Array]:
-    """Orders that cost nothing and often are the right one: that of the batch's own keys, up or down."""
-    if entries is not None:
-        yield entries.rows
-        yield entries.rows[::-1]
-
-
-@njit(nogil=True, cache=True)
-def _in_order(equal, low):
-    if equal.size == 0:
-        for i in range(1, low.size):
-            if low[i - 1] > low[i]:
-                return False
-    else:
-        for i in range(1, low.size):
-            if equal[i - 1] > equal[i] or (equal[i - 1] == equal[i] and low[i - 1] > low[i]):
-                return False
-    return True
 
 
 class _Run:
@@ -498,6 +407,9 @@ class BISortStructure:
         """As `find`; without bounds no partner is looked at."""
         runs = [run for run in self._runs or () if run.size]
         return sum(run.count(band, start, stop, bounds) for run in runs for band in probes.bands)
+
+    def worth_forgetting(self, expired: int, size: int) -> bool:
+        return expired * _FORGET >= size
 
     def forget(self, gone: int) -> None:
         """O(size)."""

@@ -32,6 +32,7 @@ from watersmeet.index.base import (
     PORTION,
     Array,
     Emitter,
+    Needs,
     Pairs,
     TickBounds,
     aligned,
@@ -180,11 +181,10 @@ class Hash:
         if self.buckets < 2 or self.buckets & (self.buckets - 1):
             raise ValueError(f"buckets must be a power of two, at least 2, not {self.buckets}")
 
+    name: ClassVar[str] = "hash"
+    needs: ClassVar[Needs] = "equality"
+    composite: ClassVar[bool] = False
     forgets: ClassVar[bool] = False
-
-    @property
-    def name(self) -> str:
-        return "hash"
 
     def entries(
         self, equal: Array | None, ordered: Array | None, live: Array | None, n: int, workers: Workers

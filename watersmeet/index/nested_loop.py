@@ -23,6 +23,7 @@ from watersmeet.index.base import (
     PORTION,
     Array,
     Emitter,
+    Needs,
     Pairs,
     TickBounds,
     appended,
@@ -135,11 +136,10 @@ class Probes:
 class NestedLoop:
     """Compare every pair."""
 
+    name: ClassVar[str] = "nested_loop"
+    needs: ClassVar[Needs] = "nothing"
+    composite: ClassVar[bool] = True
     forgets: ClassVar[bool] = False
-
-    @property
-    def name(self) -> str:
-        return "nested_loop"
 
     def entries(
         self, equal: Array | None, ordered: Array | None, live: Array | None, n: int, workers: Workers

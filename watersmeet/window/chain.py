@@ -11,8 +11,8 @@ structure ever deletes a tuple. Each subwindow knows the least and the greatest 
 subwindows out of its reach, and has its partners' ticks checked only in those at the edge.
 
 A structure that can `forget` its oldest rows, many at a time, needs no chain: one subwindow then holds the whole
-window, and a probe has one place to look. It forgets when a quarter of its rows have expired; until then probes see
-them, and leave them out by their ticks.
+window, and a probe has one place to look. It says when forgetting is worth its cost; until then probes see the
+expired rows, and leave them out by their ticks.
 
 For joins that must know which tuples had no partner, a subwindow has a byte a row: `settled`. A row is settled when it
 has found a partner, when it was late, or when it has been handed out as partnerless.
@@ -35,9 +35,6 @@ from watersmeet.window.ticks import Span
 Array = np.ndarray
 
 _NO_TICKS = np.zeros(0, np.int64)
-
-#: Expired rows are let go of when they are one in so many.
-_FORGET = 4
 
 #: Row numbers are 32 bits wide, so no subwindow gets more rows than this.
 _MOST_ROWS = 1 << 30
@@ -338,7 +335,8 @@ class Chain:
         if self._forgets:
             for sub in self._subwindows:
                 expired = sub.expire(tick)
-                if expired * _FORGET >= sub.size > expired:
+                structure = cast(Forgetting, sub.structure)
+                if 0 < expired < sub.size and structure.worth_forgetting(expired, sub.size):
                     sub.forget(expired)
                     gone = True
         kept = [sub for sub in self._subwindows if sub.greatest >= tick]  # type: ignore[operator]

@@ -1,0 +1,117 @@
+"""Batches in key order: what every ordered index is filled from and probed with.
+
+    entries   keys ascending, each with the number of its row in the batch
+    probes    one list of ranges [low, high] for each band, each in order of its low ends
+
+A batch is sorted once, whatever the number of structures that take it or are probed with it. Keys are one int64
+(`equal` is empty), or two: an equality's, then a range's.
+
+Reference: PanJoin, section III-E (batch mode).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+
+from watersmeet.index.base import Array, live_rows
+from watersmeet.index.sorting import sorted_rows, taken
+from watersmeet.workers import Workers
+
+_NONE = np.zeros(0, np.int64)
+
+
+@dataclass(frozen=True)
+class Entries:
+    """A batch in key order."""
+
+    equal: Array  # empty where there is one key
+    ordered: Array
+    rows: Array
+    beyond: int  # all rows are below
+
+    @property
+    def size(self) -> int:
+        return self.rows.size
+
+
+@dataclass(frozen=True)
+class Probes:
+    """A batch as ranges, one list for each band, each in order of its low ends."""
+
+    bands: tuple[tuple[Array, Array, Array, Array], ...]  # (equal, lows, highs, rows)
+
+    @property
+    def size(self) -> int:
+        return self.bands[0][3].size
+
+
+class SortedBatches:
+    """The half that all ordered indexes share."""
+
+    def entries(
+        self, equal: Array | None, ordered: Array | None, live: Array | None, n: int, workers: Workers
+    ) -> Entries:
+        """O(n log n), once a batch."""
+        major, minor = _keys(equal, ordered)
+        rows = None if live is None else live_rows(live, n)
+        if rows is not None:
+            major, minor = (None if major is None else major[rows]), minor[rows]
+        order = sorted_rows(major, minor, workers)
+        return Entries(
+            _NONE if major is None else taken(major, order), taken(minor, order),
+            order if rows is None else rows[order], n,
+        )  # fmt: skip
+
+    def probes(self, equal, lows, highs, live, n, workers: Workers, entries: Entries | None = None) -> Probes:
+        """O(n) where the order of the batch's own keys is that of its probes (a band), else O(n log n).
+
+        `entries` are those of the same batch, if the same rows of it are live.
+        """
+        if not lows:
+            lows = highs = (equal,)
+            equal = None
+        bands = []
+        for low, high in zip(lows, highs, strict=True):
+            for order in _known_orders(entries):
+                ranges = (_NONE if equal is None else taken(equal, order), taken(low, order), taken(high, order), order)
+                if _in_order(ranges[0], ranges[1]):
+                    break
+            else:
+                rows = None if live is None else live_rows(live, n)
+                major, minor = (equal, low) if rows is None else (None if equal is None else equal[rows], low[rows])
+                order = sorted_rows(major, minor, workers)
+                order = order if rows is None else rows[order]
+                ranges = (_NONE if equal is None else taken(equal, order), taken(low, order), taken(high, order), order)
+            bands.append(ranges)
+        return Probes(tuple(bands))
+
+
+def _keys(equal: Array | None, ordered: Array | None) -> tuple[Array | None, Array]:
+    if ordered is None:
+        assert equal is not None
+        return None, equal
+    return equal, ordered
+
+
+def _known_orders(entries: Entries | None) -> Iterator[Array]:
+    """Orders that cost nothing and often are the right one: that of the batch's own keys, up or down."""
+    if entries is not None:
+        yield entries.rows
+        yield entries.rows[::-1]
+
+
+@njit(nogil=True, cache=True)
+def _in_order(equal, low):
+    if equal.size == 0:
+        for i in range(1, low.size):
+            if low[i - 1] > low[i]:
+                return False
+    else:
+        for i in range(1, low.size):
+            if equal[i - 1] > equal[i] or (equal[i - 1] == equal[i] and low[i - 1] > low[i]):
+                return False
+    return True
