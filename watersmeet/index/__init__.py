@@ -1,11 +1,13 @@
 """Window indexes: one structure a file, all behind the interface of `base`."""
 
+from typing import Any
+
 from watersmeet.index.base import Index
 from watersmeet.index.bisort import BISort
 from watersmeet.index.hash import Hash
 from watersmeet.index.nested_loop import NestedLoop
 
 #: Those that a join may be given, by class or by name.
-INDEXES: tuple[type, ...] = (NestedLoop, Hash, BISort)
+INDEXES: tuple[Any, ...] = (NestedLoop, Hash, BISort)
 
 __all__ = ["INDEXES", "BISort", "Hash", "Index", "NestedLoop"]
