@@ -13,7 +13,7 @@ from strategies import HOWS, INT64_MAX, INT64_MIN, WINDOW_KINDS, Scenario, scena
 
 import watersmeet as wm
 
-INDEXES = ("nested_loop", "hash", "bisort", "auto")
+INDEXES = ("nested_loop", "hash", "bisort", "rap_table", "wib_tree", "auto")
 
 
 def chosen_index(join):
@@ -29,6 +29,11 @@ def capacities(draw, index):
     if index == "bisort" and draw(st.booleans()):
         sizes = st.sampled_from([3, 4, 7])
         options["index"] = wm.index.BISort(buffer_rows=draw(sizes), partition_rows=draw(sizes))
+    if index == "rap_table" and draw(st.booleans()):
+        options["index"] = wm.index.RaPTable(partitions=draw(st.sampled_from([1, 3, 4, 7])), sigma=1.1)
+    if index == "wib_tree" and draw(st.booleans()):
+        sizes = st.sampled_from([3, 4, 7])
+        options["index"] = wm.index.WiBTree(leaf_rows=draw(sizes), fanout=draw(sizes))
     subwindows = draw(st.sampled_from([None, 1, 3, 7]))
     if subwindows is not None:
         options["subwindows"] = subwindows

@@ -1,0 +1,275 @@
+"""The kernels of LLAT: append a batch to partitions, write out or count the partners in them, close up the room.
+
+An entry is described by eight int64s, a cache line (`headers`, flat). Columns are unsigned, as Numba else tests indices
+for negative ones; HEAD columns are kept up to date in the first entry of a partition only.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+from numba import njit, uint64
+from numba.cpython.unsafe.numbers import trailing_zeros
+
+from watersmeet.index.base import UNBOUNDED, in_bounds
+
+COLUMNS = np.uint64(8)
+BEGIN = np.uint64(0)  # where its tuples lie
+COUNT = np.uint64(1)
+LEAST = np.uint64(2)  # of its keys
+GREATEST = np.uint64(3)
+NEXT = np.uint64(4)  # the further entry of the same partition; -1: none
+TAIL = np.uint64(5)  # HEAD: the last entry, which takes inserts
+UPPER = np.uint64(6)  # HEAD: the greatest key that belongs to the partition
+RIGHT = np.uint64(7)  # HEAD: the partition of the next greater keys; -1: none
+
+LEAST_KEY, GREATEST_KEY = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+_BLOCK = 64  # keys compared before any is written out: the bits of a word
+_CHUNK = 64  # probes whose partitions are fetched ahead
+
+
+@njit(inline="always")
+def open_entry(headers, entry, begin, upper, right):
+    """An empty entry, the head and only one of its partition."""
+    h = uint64(entry) * COLUMNS
+    headers[h + BEGIN] = begin
+    headers[h + COUNT] = 0
+    headers[h + LEAST] = GREATEST_KEY
+    headers[h + GREATEST] = LEAST_KEY
+    headers[h + NEXT] = -1
+    headers[h + TAIL] = entry
+    headers[h + UPPER] = upper
+    headers[h + RIGHT] = right
+
+
+@njit(inline="always")
+def link_entry(headers, head, entry, begin):
+    """A further entry behind the last one of a partition."""
+    open_entry(headers, entry, begin, np.int64(0), np.int64(-1))
+    h = uint64(head) * COLUMNS
+    headers[uint64(headers[h + TAIL]) * COLUMNS + NEXT] = entry
+    headers[h + TAIL] = entry
+
+
+@njit(inline="always")
+def put(keys, rows, headers, entry, key, row):
+    """Into an entry that has room."""
+    h = uint64(entry) * COLUMNS
+    count = headers[h + COUNT]
+    at = uint64(headers[h + BEGIN] + count)
+    keys[at] = key
+    rows[at] = row
+    headers[h + COUNT] = count + 1
+    headers[h + LEAST] = min(headers[h + LEAST], key)
+    headers[h + GREATEST] = max(headers[h + GREATEST], key)
+
+
+@njit(nogil=True, cache=True)
+def open_partitions(headers, uppers, capacity):
+    """Entry p becomes partition p."""
+    for p in range(uppers.size):
+        open_entry(headers, p, p * capacity, uppers[p], p + 1 if p + 1 < uppers.size else -1)
+
+
+@njit(nogil=True, cache=True)
+def append(keys, rows, headers, used, capacity, heads, batch_keys, batch_rows, first_row):
+    """Each tuple to the partition whose first entry is named; returns the number of entries then used.
+
+    No branch depends on the data, so that the misses of many tuples are under way at once.
+    """
+    for i in range(batch_keys.size):
+        head = heads[i]
+        tail = headers[uint64(head) * COLUMNS + TAIL]
+        if headers[uint64(tail) * COLUMNS + COUNT] == capacity:
+            tail = used
+            link_entry(headers, head, tail, tail * capacity)
+            used += 1
+        put(keys, rows, headers, tail, batch_keys[i], np.int32(batch_rows[i] + first_row))
+    return used
+
+
+@njit(nogil=True, cache=True)
+def compact(keys, rows, headers, to_keys, to_rows):
+    """Move all tuples, partitions from left to right, without a gap."""
+    at = 0
+    head = np.int64(0)
+    while head >= 0:
+        entry = head
+        while entry >= 0:
+            h = uint64(entry) * COLUMNS
+            begin = headers[h + BEGIN]
+            count = headers[h + COUNT]
+            to_keys[at : at + count] = keys[begin : begin + count]
+            to_rows[at : at + count] = rows[begin : begin + count]
+            headers[h + BEGIN] = at
+            at += count
+            entry = headers[h + NEXT]
+        head = headers[uint64(head) * COLUMNS + RIGHT]
+
+
+@njit(nogil=True, cache=True)
+def histograms(headers, counts, leasts, greatests):
+    """Count, least and greatest key of each partition, from left to right."""
+    head = np.int64(0)
+    p = 0
+    while head >= 0:
+        counts[p] = 0
+        leasts[p] = GREATEST_KEY
+        greatests[p] = LEAST_KEY
+        entry = head
+        while entry >= 0:
+            h = uint64(entry) * COLUMNS
+            counts[p] += headers[h + COUNT]
+            leasts[p] = min(leasts[p], headers[h + LEAST])
+            greatests[p] = max(greatests[p], headers[h + GREATEST])
+            entry = headers[h + NEXT]
+        p += 1
+        head = headers[uint64(head) * COLUMNS + RIGHT]
+
+
+@njit(inline="always")
+def _fetch(keys, rows, headers, heads, first, stop):
+    """Read a little of each partition that is about to be scanned: misses, but many of them under way at once."""
+    touched = np.int64(0)
+    for i in range(first, min(first + _CHUNK, stop)):
+        h = uint64(heads[i]) * COLUMNS
+        begin = uint64(headers[h + BEGIN])
+        quarter = uint64(headers[h + COUNT]) >> uint64(2)
+        touched ^= keys[begin] ^ keys[begin + quarter] ^ keys[begin + uint64(2) * quarter]
+        touched ^= keys[begin + uint64(3) * quarter] ^ rows[begin] ^ rows[begin + uint64(2) * quarter]
+    heads[stop] = touched  # a spare place, so that the reads are not optimised away
+
+
+@njit(inline="always")
+def _hit(mode, keys, rows, j, least, span, p, low, high, ticks):
+    """1 if tuple j is a partner. One unsigned comparison stands for `least <= key` and `key <= least + span`."""
+    hit = uint64(uint64(keys[j]) - least <= span)
+    if mode != UNBOUNDED:
+        hit &= uint64(in_bounds(mode, p, rows[j], low, high, ticks))
+    return hit
+
+
+@cache
+def find_kernel(mode: int):
+    """Write out pairs, for one way of comparing ticks."""
+
+    @njit(nogil=True, cache=True)
+    def find(
+        keys, rows, headers, heads, lows, highs, probe_rows, i, entry, low, high, ticks, out_probe, out_row
+    ):
+        """From probe i on, and in its partition from `entry` on (-1: from the first).
+
+        Returns (probe, entry, pairs) where it stopped, for want of room or at the end. `out_row` has room for the
+        tuples of an entry at least, so that each call gets further.
+        """
+        n = 0
+        room = out_row.size
+        stop = lows.size
+        fetched = i
+        while i < stop:
+            if i == fetched:
+                _fetch(keys, rows, headers, heads, i, stop)
+                fetched += _CHUNK
+            lo = lows[i]
+            hi = highs[i]
+            if lo > hi:
+                i += 1
+                continue
+            p = probe_rows[i]
+            head = np.int64(heads[i])
+            if entry < 0:
+                entry = head
+            least = uint64(lo)
+            span = uint64(hi) - uint64(lo)
+            while True:
+                h = uint64(entry) * COLUMNS
+                begin = uint64(headers[h + BEGIN])
+                count = headers[h + COUNT]
+                if n + count > room:
+                    heads[i] = head
+                    return i, entry, n
+                end = begin + uint64(count)
+                if lo <= headers[h + LEAST] and headers[h + GREATEST] <= hi:  # all of it
+                    if mode == UNBOUNDED:
+                        for j in range(count):
+                            out_probe[uint64(n + j)] = p
+                            out_row[uint64(n + j)] = rows[begin + uint64(j)]
+                        n += count
+                    else:
+                        for j in range(begin, end):
+                            row = rows[j]
+                            out_probe[uint64(n)] = p
+                            out_row[uint64(n)] = row
+                            n += in_bounds(mode, p, row, low, high, ticks)
+                elif headers[h + LEAST] <= hi and lo <= headers[h + GREATEST]:
+                    at = begin
+                    while at < end:
+                        block = min(uint64(_BLOCK), end - at)
+                        hits = uint64(0)
+                        for u in range(block):
+                            hits |= _hit(mode, keys, rows, at + u, least, span, p, low, high, ticks) << u
+                        while hits:
+                            out_probe[uint64(n)] = p
+                            out_row[uint64(n)] = rows[at + uint64(trailing_zeros(hits))]  # type: ignore[call-arg]
+                            n += 1
+                            hits &= hits - uint64(1)
+                        at += block
+                entry = headers[h + NEXT]
+                if entry < 0:
+                    h = uint64(head) * COLUMNS
+                    if hi <= headers[h + UPPER]:
+                        break
+                    head = headers[h + RIGHT]
+                    if head < 0:
+                        break
+                    entry = head
+            entry = np.int64(-1)
+            i += 1
+        return i, entry, n
+
+    return find
+
+
+@cache
+def count_kernel(mode: int):
+    @njit(nogil=True, cache=True)
+    def count_pairs(keys, rows, headers, heads, lows, highs, probe_rows, low, high, ticks):
+        """How many pairs `find` would write."""
+        n = np.int64(0)
+        stop = lows.size
+        for i in range(stop):
+            if i % _CHUNK == 0:
+                _fetch(keys, rows, headers, heads, i, stop)
+            lo = lows[i]
+            hi = highs[i]
+            if lo > hi:
+                continue
+            p = probe_rows[i]
+            head = np.int64(heads[i])
+            entry = head
+            least = uint64(lo)
+            span = uint64(hi) - uint64(lo)
+            while True:
+                h = uint64(entry) * COLUMNS
+                begin = uint64(headers[h + BEGIN])
+                end = begin + uint64(headers[h + COUNT])
+                if mode == UNBOUNDED and lo <= headers[h + LEAST] and headers[h + GREATEST] <= hi:
+                    n += headers[h + COUNT]
+                elif headers[h + LEAST] <= hi and lo <= headers[h + GREATEST]:
+                    hits = uint64(0)
+                    for j in range(begin, end):
+                        hits += _hit(mode, keys, rows, j, least, span, p, low, high, ticks)
+                    n += np.int64(hits)
+                entry = headers[h + NEXT]
+                if entry < 0:
+                    h = uint64(head) * COLUMNS
+                    if hi <= headers[h + UPPER]:
+                        break
+                    head = headers[h + RIGHT]
+                    if head < 0:
+                        break
+                    entry = head
+        return n
+
+    return count_pairs
