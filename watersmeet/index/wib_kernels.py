@@ -240,12 +240,17 @@ def insert(
 ):  # fmt: skip
     """Tuples i and on, each to its leaf; returns how far it came before there might be too few entries or nodes.
 
-    A leaf may have been split since `heads` was found: then the key's leaf is further to the right.
+    A leaf may have been split since `heads` was found: then the key's leaf is further to the right, and not to the left
+    of the last key's.
     """
     entries = headers.size // np.int64(COLUMNS)
+    head = np.int32(-1)
+    leaf = np.int64(-1)
     while i < batch_keys.size:
         key = batch_keys[i]
-        leaf = np.int64(heads[i])
+        if heads[i] != head:
+            head = heads[i]
+            leaf = np.int64(head)
         while key > headers[uint64(leaf) * COLUMNS + UPPER]:
             leaf = headers[uint64(leaf) * COLUMNS + RIGHT]
         tail = headers[uint64(leaf) * COLUMNS + TAIL]
