@@ -23,6 +23,8 @@ ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvi
 SETTINGS = {
     "spark.sql.streaming.stateStore.providerClass": ROCKSDB,
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    # Rows go to Python in larger batches than Spark's 10,000; wide rows in smaller ones, for it limits bytes, too.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
 }
 #: Those of a JVM that we start ourselves: no web server, no progress bars in the log, and Arrow without checks of
 #: every single access, which take a third of the time in which the JVM reads results.
