@@ -212,4 +212,4 @@ def test_bench_reports_wrong_answers(monkeypatch, tmp_path):
 def test_bench_refuses_a_part_that_does_not_exist(tmp_path):
     result = run("bench", "embedded", "--only", "C", "--out", tmp_path / "x.json")
     assert result.exit_code == 2
-    assert "band_last, A2, B" in result.stderr
+    assert "band_last; A2; B" in result.stderr

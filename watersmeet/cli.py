@@ -8,7 +8,7 @@ code 2.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -32,6 +32,8 @@ bench_app = typer.Typer(help="Measure joins on this machine.", no_args_is_help=T
 app.add_typer(bench_app, name="bench")
 
 MARKDOWN = typer.Option("--markdown", help="Print the tables as Markdown.")
+ROUNDS = typer.Option(min=1, help="Times each measurement is repeated.")
+OUT = typer.Option(help="Store the results in this JSON file.", show_default="a new one in bench-results/")
 THREADS = typer.Option(min=1, help="Threads to use.", show_default="all cores")
 
 
@@ -200,11 +202,8 @@ def embedded(
     only: Annotated[
         list[str] | None, typer.Option(help="Run only this part (band_last, A2, B, subwindows); may be repeated.")
     ] = None,
-    rounds: Annotated[int | None, typer.Option(min=1, help="Times each measurement is repeated.")] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(help="Store the results in this JSON file.", show_default="a new one in bench-results/"),
-    ] = None,
+    rounds: Annotated[int | None, ROUNDS] = None,
+    out: Annotated[Path | None, OUT] = None,
     markdown: Annotated[bool, MARKDOWN] = False,
 ) -> None:
     """Measure the embedded engine against sorting, a nested loop, DuckDB, Polars and DataFusion.
@@ -214,17 +213,8 @@ def embedded(
     Example: `watersmeet bench embedded --quick --only B`
     """
     from watersmeet.bench import embedded
-    from watersmeet.bench.checksum import AnswersDiffer
 
-    out = bench_file(out, "embedded")
-    try:
-        with user_errors():
-            results = embedded.run(quick, only, out, rounds, say=lambda line: typer.echo(line, err=True))
-    except AnswersDiffer as error:
-        typer.secho(f"wrong answers: {error}", fg=typer.colors.RED, err=True)
-        raise typer.Exit(1) from None
-    show_report(results, markdown)
-    typer.echo(f"stored in {out}", err=True)
+    measured("embedded", out, markdown, lambda store, say: embedded.run(quick, only, store, rounds, say=say))
 
 
 @bench_app.command()
@@ -238,43 +228,40 @@ def spark(
         typer.Option(help='Run only this contender (watersmeet, discard, "spark, rocksdb", ...); may be repeated.'),
     ] = None,
     rows: Annotated[int | None, typer.Option(min=1000, help="Rows of each stream.", show_default="4000000")] = None,
-    rounds: Annotated[int | None, typer.Option(min=1, help="Times each measurement is repeated.")] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(help="Store the results in this JSON file.", show_default="a new one in bench-results/"),
-    ] = None,
+    rounds: Annotated[int | None, ROUNDS] = None,
+    out: Annotated[Path | None, OUT] = None,
     markdown: Annotated[bool, MARKDOWN] = False,
 ) -> None:
     """Measure the join on Spark against Spark's own join, its usual workaround, and a pipeline that joins nothing.
 
     Every contender's results are checked against DuckDB's; exit code 1 if they differ. The whole takes about half an
-    hour on two cores, nearly all of it in Spark's own joins.
+    hour on two cores, nearly all of it in Spark's own joins, which are measured once whatever the rounds.
 
     Example: `watersmeet bench spark --quick --only B`
     """
-    from watersmeet.bench.checksum import AnswersDiffer
-
-    with user_errors(), spark_needed():
+    with spark_needed():
         from watersmeet.bench import spark
 
-        store = bench_file(out, "spark")
-        try:
-            results = spark.run(
-                quick, only, contender, rows, rounds, store, say=lambda line: typer.echo(line, err=True)
-            )
-        except AnswersDiffer as error:
-            typer.secho(f"wrong answers: {error}", fg=typer.colors.RED, err=True)
-            raise typer.Exit(1) from None
+        measured(
+            "spark", out, markdown, lambda store, say: spark.run(quick, only, contender, rows, rounds, store, say=say)
+        )
+
+
+def measured(name: str, out: Path | None, markdown: bool, run: Callable[[Path, Callable], dict[str, Any]]) -> None:
+    """Run a benchmark, store its results as asked, or in a new file, and show them."""
+    from watersmeet.bench.checksum import AnswersDiffer
+
+    try:
+        with user_errors():
+            if out is None:
+                out = Path("bench-results", f"{name}-{datetime.now():%Y%m%d-%H%M%S}.json")
+                out.parent.mkdir(exist_ok=True)
+            results = run(out, lambda line: typer.echo(line, err=True))
+    except AnswersDiffer as error:
+        typer.secho(f"wrong answers: {error}", fg=typer.colors.RED, err=True)
+        raise typer.Exit(1) from None
     show_report(results, markdown)
-    typer.echo(f"stored in {store}", err=True)
-
-
-def bench_file(out: Path | None, name: str) -> Path:
-    """Where the results go: as asked, or into a new file."""
-    if out is None:
-        out = Path("bench-results", f"{name}-{datetime.now():%Y%m%d-%H%M%S}.json")
-        out.parent.mkdir(exist_ok=True)
-    return out
+    typer.echo(f"stored in {out}", err=True)
 
 
 @bench_app.command()

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from watersmeet.bench import embedded, report, workloads
-from watersmeet.bench.__main__ import main
 from watersmeet.bench.checksum import AnswersDiffer, Checksum
+from watersmeet.bench.frame import Bench
 from watersmeet.bench.peers import PEERS, ArrowBuffer, Polars
 from watersmeet.bench.race import HandRolled, Lane, Ours, agree
 from watersmeet.bench.symmetric import SymmetricHashJoin
@@ -157,8 +157,8 @@ def test_wrong_answers_stop_the_run(monkeypatch, capsys):
         agree([right, wrong])
     monkeypatch.setattr(embedded, "Ours", Forgetful)
     monkeypatch.setattr(embedded, "QUICK", TINY)
-    assert main(["embedded", "--quick", "--only", "B"]) == 1
-    assert "WRONG ANSWERS" in capsys.readouterr().err
+    with pytest.raises(AnswersDiffer):
+        embedded.run(quick=True, only=["B"])
 
 
 @pytest.mark.parametrize(
@@ -171,8 +171,8 @@ def test_bad_options_are_named_before_anything_runs(options, named):
 
 
 def test_a_missed_target_is_shown():
-    bench = embedded.Bench(TINY, judged=True, say=lambda line: None)
-    bench.ratio("B", 500_000, 5_000, "best", 7.9, 8.0)
-    bench.ratio("B", 500_000, 5_000, "cost", 3.9, 4.0, sense="<")
+    bench = Bench(judged=True, say=lambda line: None)
+    bench.ratio("B", "best", 7.9, 8.0, window=500_000)
+    bench.ratio("B", "cost", 3.9, 4.0, "<", window=500_000)
     assert [row["ok"] for row in bench.ratios] == [False, True]
     assert [report.verdict(row) for row in bench.ratios] == ["MISS", "ok"]

@@ -89,7 +89,7 @@ def test_wrong_answers_are_not_timed():
 
 def measured(speeds):
     """Results as `record` leaves them."""
-    run = bench.Bench(bench.FULL, judged=True, say=lambda line: None)
+    run = bench.OnSpark(bench.FULL, judged=True, say=lambda line: None)
     for (name, contender), (speed, results) in speeds.items():
         batches = [{"rows": 10, "seconds": 1.0}, {"rows": 0, "seconds": 0.1}]
         outcome = {"rows_in": speed, "rows_out": results, "seconds": 1.0, "batches": batches, "state_bytes": 10}

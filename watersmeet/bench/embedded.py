@@ -16,18 +16,15 @@ windows and a few batches to show that everything works: its ratios are not held
 from __future__ import annotations
 
 import gc
-import json
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
-from time import perf_counter
 from typing import Any
 
-from watersmeet.bench import machine, workloads
+from watersmeet.bench import workloads
 from watersmeet.bench.baselines import argsort_speed, baseline, nested_loops
 from watersmeet.bench.checksum import AnswersDiffer, Checksum
+from watersmeet.bench.frame import Bench, check_least, check_names
 from watersmeet.bench.peers import PEERS, Peer
 from watersmeet.bench.race import FILL_ROWS, Lane, Ours, agree, peer_lane
 from watersmeet.bench.symmetric import SymmetricHashJoin
@@ -86,58 +83,34 @@ def run(
 ) -> dict[str, Any]:
     """Measure, check, store. `only` names parts (band_last, A2, B, subwindows); `say` gets a line a measurement
     (default: standard error)."""
-    for part in only or ():
-        if part not in PARTS:
-            raise ValueError(f"only must name parts among {', '.join(PARTS)}, got {part!r}")
-    if rounds is not None and rounds < 1:
-        raise ValueError(f"rounds must be at least 1, got {rounds}")
-    out = Path(out) if out is not None else None
-    if out is not None and not out.parent.is_dir():
-        raise ValueError(f"out must be in a folder that exists, got {out}")
+    check_names("only", only, PARTS)
+    check_least("rounds", rounds, 1)
     judged = not quick and sizes is None
     sizes = sizes or (QUICK if quick else FULL)
     sizes = replace(sizes, rounds=rounds or sizes.rounds)
-    bench = Bench(sizes, judged, say or to_stderr)
-    start = perf_counter()
-    report: dict[str, Any] = {
-        "benchmark": "embedded",
-        "quick": quick,
-        "started": datetime.now(UTC).isoformat(timespec="seconds"),
-        "machine": machine.describe(),
-        "rounds": sizes.rounds,
-        "within_seconds": sizes.seconds,
-    }
-    for part in PARTS:
-        if not only or part in only:
-            if part == "band_last":
-                bench.last()
-            elif part == "subwindows":
-                bench.subwindows()
-            else:
-                bench.within(part)
-    report |= {
-        "results": bench.results,
-        "ratios": bench.ratios,
-        "skipped": bench.skipped,
-        "seconds": round(perf_counter() - start, 1),
-    }
-    if out is not None:
-        out.write_text(json.dumps(report, indent=1) + "\n")
-    return report
+    bench = Embedded(sizes, judged, say)
+
+    def measure() -> None:
+        for part in PARTS:
+            if not only or part in only:
+                if part == "band_last":
+                    bench.last()
+                elif part == "subwindows":
+                    bench.subwindows()
+                else:
+                    bench.within(part)
+
+    return bench.report(
+        "embedded", quick, {"rounds": sizes.rounds, "within_seconds": sizes.seconds}, measure, out
+    )
 
 
-def to_stderr(message: str) -> None:
-    print(message, file=sys.stderr, flush=True)
+class Embedded(Bench):
+    """Part by part."""
 
-
-class Bench:
-    """Collects results, ratios and what was skipped, part by part."""
-
-    def __init__(self, sizes: Sizes, judged: bool, say: Callable[[str], None]) -> None:
-        self.sizes, self.judged, self.say = sizes, judged, say
-        self.results: list[dict[str, Any]] = []
-        self.ratios: list[dict[str, Any]] = []
-        self.skipped: dict[str, str] = {}
+    def __init__(self, sizes: Sizes, judged: bool, say: Callable[[str], None] | None) -> None:
+        super().__init__(judged, say)
+        self.sizes = sizes
 
     # -- band_last: against sorting and a nested loop ---------------------------------------------------
 
@@ -160,16 +133,17 @@ class Bench:
                 self.record(baseline(name, "1 thread, few tuples", window, None, loops))
             for batch in sizes.last_batches:
                 goal = ARGSORT_TARGETS.get(window) if batch == TARGET_BATCH else None
-                self.ratio("band_last", window, batch, "np.argsort", speeds[window, batch] / max(sort), goal)
+                value = speeds[window, batch] / max(sort)
+                self.ratio("band_last", "np.argsort", value, goal, window=window, batch=batch)
             at = TARGET_BATCH if TARGET_BATCH in sizes.last_batches else sizes.last_batches[-1]
             goal = NESTED_LOOP_TARGET if window == sizes.windows[-1] else None
             for name, loops in nested.items():
-                self.ratio("band_last", window, at, name, speeds[window, at] / max(loops), goal)
+                self.ratio("band_last", name, speeds[window, at] / max(loops), goal, window=window, batch=at)
             del lanes
             gc.collect()
         growth = speeds[sizes.windows[0], at] / speeds[sizes.windows[-1], at]
         what = f"cost per tuple, against a window of {sizes.windows[0]}"
-        self.ratio("band_last", sizes.windows[-1], at, what, growth, GROWTH_TARGET, sense="<")
+        self.ratio("band_last", what, growth, GROWTH_TARGET, "<", window=sizes.windows[-1], batch=at)
 
     def last_lane(self, window: int, batch: int) -> Lane:
         workload = workloads.band_last(window, batch)
@@ -252,28 +226,17 @@ class Bench:
         row |= {"forms_tried": {form: max(found) for form, found in by_form.items()}}
         self.record(row | {"checked_pairs": mine.pairs, "checksum": str(mine)})
         goal = PEER_TARGETS.get((workload.name, workload.batch_rows))
-        self.ratio(
-            workload.name,
-            workload.window_rows,
-            workload.batch_rows,
-            symmetric.name,
-            ours.speed / max(speeds),
-            goal,
-        )
+        self.peer_ratio(workload, symmetric.name, ours.speed / max(speeds), goal)
 
     def compare(self, workload: Workload, ours: Lane, lanes: list[Lane], what: str, judged: bool) -> None:
         if lanes:
             best = fastest(lanes)
             goal = PEER_TARGETS.get((workload.name, workload.batch_rows)) if judged else None
             against = f"{what} ({best.name.partition(',')[0]} {best.form})"
-            self.ratio(
-                workload.name,
-                workload.window_rows,
-                workload.batch_rows,
-                against,
-                ours.speed / best.speed,
-                goal,
-            )
+            self.peer_ratio(workload, against, ours.speed / best.speed, goal)
+
+    def peer_ratio(self, workload: Workload, against: str, value: float, goal: float | None) -> None:
+        self.ratio(workload.name, against, value, goal, window=workload.window_rows, batch=workload.batch_rows)
 
     # -- subwindows: how many are best ------------------------------------------------------------------
 
@@ -308,24 +271,6 @@ class Bench:
         self.say(
             f"{row['workload']}, window {row['window']:,}{batch}: {row['contender']} ({row['form']}) "
             f"{row['tuples_per_s'] / 1e6:.4g} M tuples/s"
-        )
-
-    def ratio(
-        self,
-        part: str,
-        window: int,
-        batch: int,
-        against: str,
-        value: float,
-        target: float | None,
-        sense: str = ">=",
-    ) -> None:
-        if not self.judged:
-            target = None
-        ok = None if target is None else bool(value >= target if sense == ">=" else value < target)
-        self.ratios.append(
-            {"workload": part, "window": window, "batch": batch, "against": against, "value": value}
-            | {"target": target, "sense": sense, "ok": ok}
         )
 
 

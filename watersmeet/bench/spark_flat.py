@@ -22,8 +22,9 @@ from statistics import mean
 from typing import Any
 
 from watersmeet.bench import machine
+from watersmeet.bench.frame import to_stderr
 from watersmeet.bench.processes import PeakMemory
-from watersmeet.bench.spark import FULL, Bench, compare, to_stderr
+from watersmeet.bench.spark import FULL, OnSpark, compare
 from watersmeet.bench.spark_data import answer, part, write
 from watersmeet.bench.spark_pipelines import OURS
 
@@ -83,7 +84,7 @@ def measure(name: str, stream: Stream, batch_rows: int, memory: str) -> dict[str
         write(measured, data["measured"], stream.rows, batch_rows)
         to_stderr(f"{name}, {stream.name}: {stream.rows:,} rows a side, window {stream.window_rows:,} rows")
         with PeakMemory() as peak:
-            outcome = Bench(sizes, judged=False, say=to_stderr).measure(name, OURS, data, Path(folder, "scratch"))
+            outcome = OnSpark(sizes, judged=False, say=to_stderr).measure(name, OURS, data, Path(folder, "scratch"))
         compare(name, OURS, outcome, {which: answer(one, data[which])
                                       for which, one in (("check", checks), ("measured", measured))})  # fmt: skip
     return outcome["measured"] | {"memory": peak.whole, "private_memory": peak.private}

@@ -28,6 +28,7 @@ CONTENDERS = {
     "B17": (OURS, DISCARD),
     "C": (OURS, DISCARD),
 }
+SLOW = (SPARK, SPARK_HDFS, CELLS, CELLS_HDFS)
 HDFS_STORE = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
 CELL = 4 * BAND  # width of a cell: wider means fewer copies and more candidates
 SCHEMA = "ts timestamp, key bigint, value bigint"

@@ -1,0 +1,75 @@
+"""What all benchmarks have in common: checked options, ratios held against targets, a report that is stored."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Collection, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from watersmeet.bench import machine
+
+
+def to_stderr(message: str) -> None:
+    print(message, file=sys.stderr, flush=True)
+
+
+def check_names(parameter: str, given: Sequence[str] | None, allowed: Collection[str]) -> None:
+    for name in given or ():
+        if name not in allowed:
+            raise ValueError(f"{parameter} must name some of {'; '.join(allowed)}, got {name!r}")
+
+
+def check_least(parameter: str, value: int | None, least: int) -> None:
+    if value is not None and value < least:
+        raise ValueError(f"{parameter} must be at least {least}, got {value}")
+
+
+class Bench:
+    """Collects results, ratios and what was skipped. `say` gets a line a measurement."""
+
+    def __init__(self, judged: bool, say: Callable[[str], None] | None) -> None:
+        self.judged = judged  # whether ratios are held against their targets
+        self.say = say or to_stderr
+        self.results: list[dict[str, Any]] = []
+        self.ratios: list[dict[str, Any]] = []
+        self.skipped: dict[str, str] = {}
+
+    def ratio(
+        self, workload: str, against: str, value: float, target: float | None = None, sense: str = ">=", **sizes: Any
+    ) -> None:
+        if not self.judged:
+            target = None
+        ok = None if target is None else bool(value >= target if sense == ">=" else value < target)
+        self.ratios.append(
+            {"workload": workload} | sizes
+            | {"against": against, "value": value, "target": target, "sense": sense, "ok": ok}
+        )  # fmt: skip
+
+    def report(
+        self, name: str, quick: bool, about: dict[str, Any], measure: Callable[[], None], out: Path | str | None
+    ) -> dict[str, Any]:
+        """Measure; the results with all that a reader must know of them, stored if `out` is given."""
+        out = Path(out) if out is not None else None
+        if out is not None and not out.parent.is_dir():
+            raise ValueError(f"out must be in a folder that exists, got {out}")
+        start = perf_counter()
+        report = {
+            "benchmark": name,
+            "quick": quick,
+            "started": datetime.now(UTC).isoformat(timespec="seconds"),
+            "machine": machine.describe(),
+        } | about
+        measure()
+        report |= {
+            "results": self.results,
+            "ratios": self.ratios,
+            "skipped": self.skipped,
+            "seconds": round(perf_counter() - start, 1),
+        }
+        if out is not None:
+            out.write_text(json.dumps(report, indent=1) + "\n")
+        return report
