@@ -142,7 +142,8 @@ def find_kernel(kind: int, width: int, mode: int):
 
         Probes are taken some hundred at a time, so that what the search has brought into the cache is still there when
         the pairs are written out. How many partners a probe has follows no pattern that a processor could learn, so the
-        first few keys are taken without asking, and counted if they are partners.
+        first few keys are taken without asking, and counted if they are partners. Long ranges are taken eight at a
+        time.
         """
         starts = np.empty(CHUNK + 1, np.int32)
         n = 0
@@ -177,6 +178,18 @@ def find_kernel(kind: int, width: int, mode: int):
                     j += uint64(FEW)
                     if ordered[j - uint64(1)] > key:
                         continue
+                eight = uint64(8)
+                while (
+                    j + eight <= uint64(size)
+                    and n + 8 <= room
+                    and _upto(kind, equal, ordered, j + eight - uint64(1), e, key)
+                ):
+                    for u in range(8):
+                        row = _row(kind, code, ordered, rows, j + uint64(u))
+                        out_probe[n] = p
+                        out_row[n] = row
+                        n += in_bounds(mode, p, row, low, high, ticks)
+                    j += eight
                 while j < uint64(size) and _upto(kind, equal, ordered, j, e, key):
                     if n == room:
                         return first + i, before, at
