@@ -237,6 +237,7 @@ class StreamJoin:
         if self._core is None:
             waiting = " and ".join(side for side in SIDES if self._schemas[side] is None)
             whose = "stream" if self._self_join else f"{waiting} stream"
+            lines += ["self join: one window"] if self._self_join else []
             lines.append(f"index: not chosen yet, the schema of the {whose} is not known")
             return "\n".join(lines)
         lines += chosen_lines(self._core, self._why, self._sizes)
