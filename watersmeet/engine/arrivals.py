@@ -108,7 +108,7 @@ class Collected:
 
     @property
     def rows(self) -> int:
-        sides = ("left",) if self._self_join else SIDES
+        sides: tuple[Side, ...] = ("left",) if self._self_join else SIDES
         return sum(p.batch.num_rows for side in sides for p in self._pushed[side])
 
     def take(self) -> dict[Side, Arrival]:

@@ -7,7 +7,8 @@ For each side that arrived, left before right:
 then the watermark moves on, tuples that never found a partner come out where the join type wants them, and expired
 subwindows go. Storing does not touch what probing reads, so with several threads the two run beside each other.
 
-In a self join (`self_join.py`) both sides have one payload and, where a tuple has the same keys in both roles, one chain.
+In a self join (`self_join.py`) both sides have one payload and, where tuples have the same keys in both roles, one
+chain.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from watersmeet.engine.sizes import Sizes
 from watersmeet.index import Index
 from watersmeet.query.plan import JoinPlan, SidePlan
 from watersmeet.query.windows import SIDES, BoundWindow, Side, other
+from watersmeet.window.chain import Chain
 from watersmeet.window.payload import Payload
 from watersmeet.workers import Workers
 
@@ -71,7 +73,7 @@ class JoinCore:
         self.payloads: dict[Side, Payload] = {}
         for sides in self.streams:
             self.payloads |= dict.fromkeys(sides, Payload(schemas[sides[0]], workers))
-        self.chains = {}
+        self.chains: dict[Side, Chain] = {}
         for sides in self.shares:
             flagged = any(self._flagged[side] for side in sides)
             self.chains |= dict.fromkeys(sides, sizes.chain(index, window, sides, flagged))

@@ -19,8 +19,8 @@ A tuple stays until it has expired in both roles, which may be at different time
 window is wider than one of the roles then; that does no harm, as every probe bounds the ticks of its partners. Joins
 that must know who found a partner keep that for each role, one bit each.
 
-One index serves both roles if a tuple has the same keys and the same tick in both. Else (`l.a < r.b`, `time=("a", "b")`)
-each role has its own, over one copy of the tuples.
+One index serves both roles if a tuple has the same keys and the same tick in both. Else (`l.a < r.b`,
+`time=("a", "b")`) each role has its own, over one copy of the tuples.
 
 A tuple with one time is late once, for both roles, judged tuple by tuple: below the greatest time before it, less the
 lateness (the greater, if the two roles have different ones). Judged as two streams, where a whole batch arrives on the
@@ -34,12 +34,12 @@ Differs from the paper: any predicate and window, with different lengths for the
 from __future__ import annotations
 
 from watersmeet.query.plan import JoinPlan
-from watersmeet.query.windows import BoundWindow
+from watersmeet.query.windows import BoundCountWindow, BoundWindow
 
 
 def one_time(window: BoundWindow) -> bool:
     """Whether a tuple has the same tick in both roles."""
-    return window.counts or len(set(window.spec.time)) == 1
+    return isinstance(window, BoundCountWindow) or window.spec.time[0] == window.spec.time[1]
 
 
 def why_two_indexes(plan: JoinPlan, window: BoundWindow) -> str | None:

@@ -84,8 +84,8 @@ def _peel(sign: str, node: Node, limit: Callable[[Rows], Any], stored: str, eith
     `way * node` is what the limit confines. fl(u + v) <= c implies u + v <= c', the next double after c, so
     u <= c' - v, and rounding that up once more keeps every u. Likewise downwards.
 
-    either_way: `-node` may be confined instead, as |x| = |-x|. What is stored then keeps its sign, so that both sides of
-    `abs(l.x - r.x) <= c` have the same key.
+    either_way: `-node` may be confined instead, as |x| = |-x|. What is stored then keeps its sign, so that both
+    sides of `abs(l.x - r.x) <= c` have the same key.
     """
     way, steps = 1, []
     while True:
