@@ -301,7 +301,7 @@ def pairs_of(on, spec, how, pieces, twice, **options):
 def test_batches_that_span_many_windows_are_joined_once_on_any_number_of_threads(how, on, threads):
     """Such batches are cut into slices, and large enough for several threads."""
     data = stream(40_000, jitter=30)
-    pieces = [data.slice(0, 35_000), data.slice(35_000)]
+    pieces = [data.slice(0, 3000), data.slice(3000, 17_000), data.slice(20_000)]
     spec = wm.within(20, 35, lateness=30)
     expected = pairs_of(ONS[on], spec, how, pieces, twice=True, threads=2)
     assert expected
