@@ -6,12 +6,13 @@ processing every push at once. What has been pushed but not processed waits in a
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
 
-from watersmeet.engine.core import Arrival
+from watersmeet.engine.arrival import Arrival
+from watersmeet.engine.self_join import one_time
 from watersmeet.query.windows import SIDES, BoundCountWindow, BoundTimeWindow, BoundWindow, Side, other
 from watersmeet.window.ticks import Span, span_of
 from watersmeet.window.watermark import Watermarks
@@ -32,21 +33,40 @@ class Pushed:
 
 @dataclass
 class Clock:
-    """What has arrived so far: counts of both sides and, for windows over time, watermarks."""
+    """What has arrived so far: counts of both sides and, for windows over time, watermarks.
+
+    self_join: both sides are one stream. A tuple with one time is judged once, for both roles.
+    """
 
     window: BoundWindow
+    self_join: bool = False
     counts: dict[Side, int] = field(default_factory=lambda: {"left": 0, "right": 0})
     watermarks: Watermarks | None = None
 
     def __post_init__(self) -> None:
         if self.watermarks is None and isinstance(self.window, BoundTimeWindow):
-            self.watermarks = Watermarks({side: self.window.lateness(side) for side in SIDES})
+            lateness = {side: self.window.lateness(side) for side in SIDES}
+            if self._one_time:
+                lateness = dict.fromkeys(SIDES, max(lateness.values()))
+            self.watermarks = Watermarks(lateness)
+
+    @property
+    def _one_time(self) -> bool:
+        return self.self_join and one_time(self.window)
 
     def copy(self) -> Clock:
-        return Clock(self.window, dict(self.counts), self.watermarks.copy() if self.watermarks else None)
+        watermarks = self.watermarks.copy() if self.watermarks else None
+        return Clock(self.window, self.self_join, dict(self.counts), watermarks)
 
-    def push(self, side: Side, batch: pa.RecordBatch) -> Pushed:
-        """Read the ticks of a batch and count it in."""
+    def push(self, batches: dict[Side, pa.RecordBatch]) -> dict[Side, Pushed]:
+        """Read the ticks of batches and count them in, left before right."""
+        pushed = {side: self._push(side, batches[side]) for side in SIDES if side in batches}
+        if pushed and self._one_time:
+            # As right it was judged when the whole batch had come as left, so that only what came before it counts.
+            pushed["left"] = replace(pushed["left"], late=pushed["right"].late)
+        return pushed
+
+    def _push(self, side: Side, batch: pa.RecordBatch) -> Pushed:
         first = self.counts[side]
         late = span = None
         if isinstance(self.window, BoundCountWindow):
@@ -77,8 +97,9 @@ class Clock:
 class Collected:
     """Pushed batches that wait to be processed together."""
 
-    def __init__(self, window: BoundWindow):
+    def __init__(self, window: BoundWindow, self_join: bool = False):
         self._window = window
+        self._self_join = self_join
         self._pushed: dict[Side, list[Pushed]] = {"left": [], "right": []}
 
     def add(self, side: Side, pushed: Pushed) -> None:
@@ -87,7 +108,8 @@ class Collected:
 
     @property
     def rows(self) -> int:
-        return sum(p.batch.num_rows for side in SIDES for p in self._pushed[side])
+        sides: tuple[Side, ...] = ("left",) if self._self_join else SIDES
+        return sum(p.batch.num_rows for side in sides for p in self._pushed[side])
 
     def take(self) -> dict[Side, Arrival]:
         """What was collected, as one arrival a side."""
@@ -96,7 +118,8 @@ class Collected:
             pushed = self._pushed[side]
             if not pushed:
                 continue
-            batch, ticks, span, late = _joined(pushed)
+            twin = arrivals.get("left") if self._self_join else None
+            batch, ticks, span, late = _joined(pushed, None if twin is None else twin.batch)
             if isinstance(self._window, BoundCountWindow):
                 low, high = self._positions(side, ticks)
             else:
@@ -126,14 +149,17 @@ class Collected:
         return low, high
 
 
-def _joined(pushed: list[Pushed]) -> tuple[pa.RecordBatch, Array, Span, Array | None]:
-    """Several pushed batches, none of them empty, as one."""
+def _joined(
+    pushed: list[Pushed], batch: pa.RecordBatch | None
+) -> tuple[pa.RecordBatch, Array, Span, Array | None]:
+    """Several pushed batches, none of them empty, as one; `batch` if their tuples have been joined already."""
     one = pushed[0]
     assert one.span is not None
     if len(pushed) == 1:
         return one.batch, one.ticks, one.span, one.late
-    columns = [pa.concat_arrays(arrays) for arrays in zip(*(p.batch.columns for p in pushed), strict=True)]
-    batch = pa.RecordBatch.from_arrays(columns, schema=pushed[0].batch.schema)
+    if batch is None:
+        columns = [pa.concat_arrays(arrays) for arrays in zip(*(p.batch.columns for p in pushed), strict=True)]
+        batch = pa.RecordBatch.from_arrays(columns, schema=pushed[0].batch.schema)
     late = None
     if any(p.late is not None for p in pushed):
         late = np.concatenate([np.zeros(p.batch.num_rows, bool) if p.late is None else p.late for p in pushed])

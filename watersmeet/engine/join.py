@@ -13,12 +13,14 @@ from typing import Any
 import pyarrow as pa
 
 from watersmeet.engine.arrivals import Clock, Collected
-from watersmeet.engine.choose import check_index, index_text, plan_and_index
-from watersmeet.engine.core import JoinCore, Sizes
+from watersmeet.engine.choose import check_index, plan_and_index
+from watersmeet.engine.core import JoinCore
+from watersmeet.engine.explain import batches_text, chosen_lines
 from watersmeet.engine.inputs import as_batch, check_schema, conform
 from watersmeet.engine.late import LateRows
 from watersmeet.engine.metrics import Metrics
 from watersmeet.engine.results import HOWS, OUTPUTS, Results, combined, pairs_schema, rows_schema
+from watersmeet.engine.sizes import Sizes
 from watersmeet.query.durations import duration
 from watersmeet.query.expr import Expr
 from watersmeet.query.windows import SIDES, BoundTimeWindow, Hopping, Last, Side, Within
@@ -31,6 +33,8 @@ class StreamJoin:
     on: the predicate, SQL over the columns `l.…` and `r.…` (or an expression of `watersmeet.query`).
     window: `within`, `last`, `tumbling` or `hopping`.
     how: inner, left, right, full, semi or anti.
+    self_join: both sides are one stream, pushed and kept once: `push(batch)` finds what `push(left=batch, right=batch)`
+        would. Its schema is `left_schema`, its rows are counted as left.
     output: "rows" (all columns), "pairs" (positions of both tuples in their streams) or "count".
     index: "auto", "hash", "bisort", "nested_loop", or a configured object of `watersmeet.index`.
     threads: for sorting, probing and gathering large batches; by default all cores.
@@ -49,6 +53,7 @@ class StreamJoin:
         window: Within | Hopping | Last,
         how: str = "inner",
         *,
+        self_join: bool = False,
         output: str = "rows",
         index: Any = "auto",
         threads: int | None = None,
@@ -68,6 +73,8 @@ class StreamJoin:
             raise TypeError(f"on must be SQL text such as 'l.id = r.id', got {on!r}")
         _one_of("how", how, HOWS)
         _one_of("output", output, OUTPUTS)
+        if not isinstance(self_join, bool):
+            raise TypeError(f"self_join must be True or False, got {self_join!r}")
         check_index(index)
         _whole("threads", threads, 1)
         _whole("batch_rows", batch_rows, 1)
@@ -87,6 +94,7 @@ class StreamJoin:
         self._on: Any = on
         self._window = window
         self._how: Any = how
+        self._self_join = self_join
         self._output: Any = output
         self._index = index
         self._suffix = suffix
@@ -105,24 +113,25 @@ class StreamJoin:
             from watersmeet.query.parse import parse
 
             self._on = parse(on)
-        given: dict[Side, pa.Schema | None] = {"left": left_schema, "right": right_schema}
-        for side in SIDES:
-            if given[side] is not None:
-                self._schemas[side] = check_schema(given[side], side)
+        for side, schema in self._roles(left_schema, right_schema, "right_schema", "left_schema=").items():
+            if schema is not None:
+                self._schemas[side] = check_schema(schema, side)
         self._bind_if_known()
 
     # -- pushing ---------------------------------------------------------------------------------------------------
 
     def push(self, left: Any = None, right: Any = None) -> pa.Table | int:
-        """New tuples of one or both streams; returns the results that they complete."""
+        """New tuples of one or both streams; returns the results that they complete. In a self join: `push(batch)`."""
         self._check_open("push")
-        given: dict[Side, Any] = {"left": left, "right": right}
         batches: dict[Side, pa.RecordBatch] = {}
         schemas = dict(self._schemas)
-        for side in SIDES:
-            if given[side] is not None:
+        for side, data in self._roles(left, right, "right", "push(batch)").items():
+            if data is not None:
+                if self._self_join and side == "right":
+                    batches[side], schemas[side] = batches["left"], schemas["left"]
+                    continue
                 known = schemas[side]
-                batch = as_batch(given[side], side, known)
+                batch = as_batch(data, side, known)
                 if known is None:
                     known = schemas[side] = check_schema(batch.schema, side)
                 batches[side] = conform(batch, known, side)
@@ -133,12 +142,12 @@ class StreamJoin:
     def advance(self, left: Any = None, right: Any = None) -> pa.Table | int:
         """Say that a stream has reached a time, as if a tuple of that time had been seen; returns what that completes.
 
-        For a side that is idle: without it, the other side's tuples wait for it.
+        For a side that is idle: without it, the other side's tuples wait for it. In a self join: `advance(time)`.
         """
         self._check_open("advance")
         if isinstance(self._window, Last):
             raise ValueError("advance is for windows over time; a window of the last n tuples has no time")
-        given: dict[Side, Any] = {"left": left, "right": right}
+        given = self._roles(left, right, "right", "advance(time)")
         window = self._unbound_window() if self._core is None else self._core.window
         if self._core is None:
             if window is None:
@@ -199,16 +208,23 @@ class StreamJoin:
         core = self._core
         if core is not None:
             metrics.waiting = self._collected.rows
-            metrics.stored_left, metrics.stored_right = (core.chains[side].stored for side in SIDES)
-            metrics.index_bytes = sum(core.chains[side].nbytes() for side in SIDES)
-            metrics.payload_bytes = sum(core.payloads[side].nbytes() for side in SIDES)
+            metrics.stored_left = core.chains["left"].stored
+            metrics.stored_right = core.chains["right"].stored if len(core.shares) > 1 else 0
+            metrics.index_bytes = sum(core.chains[sides[0]].nbytes() for sides in core.shares)
+            metrics.payload_bytes = sum(core.payloads[sides[0]].nbytes() for sides in core.streams)
             if isinstance(core.window, BoundTimeWindow) and self._clock.watermarks is not None:
                 tick = self._clock.watermarks.join
                 metrics.watermark = None if tick is None else core.window.show(tick)
         return metrics
 
-    def take_late(self, side: str) -> pa.Table:
-        """The late tuples of one side, kept since the last call (the newest `keep_late` of them)."""
+    def take_late(self, side: str | None = None) -> pa.Table:
+        """The late tuples of one side, kept since the last call (the newest `keep_late` of them).
+
+        In a self join: `take_late()`. Where its roles have different time columns, a tuple may be late in one of them
+        only: "left" and "right" then have those that were late in that role.
+        """
+        if side is None and self._self_join:
+            side = "left"
         _one_of("side", side, SIDES)
         schema = self._schemas[side]  # type: ignore[index]
         if schema is None:
@@ -220,25 +236,13 @@ class StreamJoin:
         lines = [f"predicate: {self._on}", f"window: {self._window}", f"how: {self._how}", f"output: {self._output}"]
         if self._core is None:
             waiting = " and ".join(side for side in SIDES if self._schemas[side] is None)
-            lines.append(f"index: not chosen yet, the schema of the {waiting} stream is not known")
+            whose = "stream" if self._self_join else f"{waiting} stream"
+            lines += ["self join: one window"] if self._self_join else []
+            lines.append(f"index: not chosen yet, the schema of the {whose} is not known")
             return "\n".join(lines)
-        plan = self._core.plan
-        lines.append(f"index: {index_text(self._core.index, plan)}")
-        lines.append(f"  because {self._why}")
-        lines.append("terms:")
-        lines += [f"  {term.kind:<11} {term.text}" + (f"  -- {term.note}" if term.note else "") for term in plan.terms]
-        for side in SIDES:
-            residual = getattr(plan, side).residual
-            if residual is not None:
-                lines.append(f"checked on candidates found by {side}: {residual.text}")
-        mode = "every push is processed at once"
-        if self._batch_rows is not None:
-            limits = [f"{self._batch_rows} rows"] if self._batch_rows < 1 << 62 else []
-            limits += [f"{self._delay:g} s"] if self._delay is not None else []
-            mode = "pushes are collected up to " + " or ".join(limits)
-        lines.append(f"subwindows: {self._sizes.text(self._core.index)}")
+        lines += chosen_lines(self._core, self._why, self._sizes)
         lines.append(f"threads: {self._workers.threads}")
-        lines.append(f"batches: {mode}")
+        lines.append(f"batches: {batches_text(self._batch_rows, self._delay)}")
         return "\n".join(lines)
 
     def check_invariants(self) -> None:
@@ -251,6 +255,14 @@ class StreamJoin:
     def _check_open(self, call: str) -> None:
         if self._closed:
             raise ValueError(f"{call} after close(): the streams have ended; make a new StreamJoin")
+
+    def _roles(self, left: Any, right: Any, parameter: str, remedy: str) -> dict[Side, Any]:
+        """What was given for each side; in a self join it is given once, for both."""
+        if not self._self_join:
+            return {"left": left, "right": right}
+        if right is not None:
+            raise ValueError(f"{parameter} must not be given in a self join, which has one stream; use {remedy}")
+        return {"left": left, "right": left}
 
     def _bind_if_known(self) -> None:
         """Make the core, once both schemas are known. Raises before anything changes."""
@@ -267,12 +279,14 @@ class StreamJoin:
         else:
             schema = rows_schema(left, None if left_only else right, self._suffix)
         schemas: dict[Side, pa.Schema] = {"left": left, "right": right}
-        self._core = JoinCore(plan, window, schemas, self._how, index, self._sizes, self._workers, self._metrics)
+        self._core = JoinCore(
+            plan, window, schemas, self._how, index, self._sizes, self._workers, self._metrics, self._self_join
+        )
         self._why = why
         self._schema = schema
         self._left_only = left_only
-        self._clock = Clock(window)
-        self._collected = Collected(window)
+        self._clock = Clock(window, self._self_join)
+        self._collected = Collected(window, self._self_join)
 
     def _push_unbound(self, batches: dict[Side, pa.RecordBatch], schemas: dict[Side, pa.Schema | None]):
         """A push while the schema of a stream is, or was, not known."""
@@ -286,10 +300,7 @@ class StreamJoin:
         self._schemas = schemas
         try:
             self._bind(schemas["left"], schemas["right"])
-            clock = self._clock.copy()
-            for side in SIDES:  # what is held was checked when it came
-                if side in batches:
-                    clock.push(side, batches[side])
+            self._clock.copy().push(batches)  # what is held was checked when it came
         except Exception:
             self._core, self._schemas = None, before
             raise
@@ -321,22 +332,18 @@ class StreamJoin:
     def _push_bound(self, batches: dict[Side, pa.RecordBatch]) -> pa.Table | int:
         assert self._core is not None
         clock = self._clock.copy()
-        pushed = {side: clock.push(side, batches[side]) for side in SIDES if side in batches}
+        pushed = clock.push(batches)
         self._clock = clock  # nothing below fails for what a user may push
         metrics = self._metrics
         metrics.pushes += 1
         for side, one in pushed.items():
-            late = 0
-            if one.late is not None:
-                late = int(one.late.sum())
-                self._late[side].add(one.batch, one.late)
-            if side == "left":
-                metrics.rows_in_left += one.batch.num_rows
-                metrics.late_left += late
-            else:
-                metrics.rows_in_right += one.batch.num_rows
-                metrics.late_right += late
             self._collected.add(side, one)
+            again = self._self_join and side == "right"
+            if not again:
+                metrics.count_in(side, one.batch.num_rows)
+            if one.late is not None and not (again and one.late is pushed["left"].late):
+                metrics.count_late(side, int(one.late.sum()))
+                self._late[side].add(one.batch, one.late)
         return self._process_if_due()
 
     def _process_if_due(self) -> pa.Table | int:

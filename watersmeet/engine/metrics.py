@@ -8,12 +8,17 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from watersmeet.query.windows import Side
+
 STEPS = ("keys", "sort", "probe", "store", "gather", "expire")
 
 
 @dataclass
 class Metrics:
     """Counters since the join began; `stored_*`, `*_bytes` and `watermark` are as of now.
+
+    A self join has one stream, the left: its rows, late and stored ones are counted there, once. On the right it counts
+    only what a second index stores, and what is late by a second time column.
 
     seconds: time per step, summed over threads, so that the steps of a threaded join may add up to more than the
     clock on the wall.
@@ -38,6 +43,18 @@ class Metrics:
         values = asdict(self)
         values["watermark"] = None if self.watermark is None else str(self.watermark)
         return values
+
+    def count_in(self, side: Side, rows: int) -> None:
+        if side == "left":
+            self.rows_in_left += rows
+        else:
+            self.rows_in_right += rows
+
+    def count_late(self, side: Side, rows: int) -> None:
+        if side == "left":
+            self.late_left += rows
+        else:
+            self.late_right += rows
 
     @contextmanager
     def timed(self, step: str) -> Iterator[None]:

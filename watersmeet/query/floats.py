@@ -74,15 +74,18 @@ def _peeled_abs(sign: str, node: Node, limit: Callable[[Rows], Any], stored: str
         return np.where(data != data, -np.inf, -data), valid
 
     if sign in ("<", "<=", "="):
-        return combine([_peel("<=", node, limit, stored), _peel(">=", node, opposite, stored)], True)
-    return combine([_peel(">=", node, limit, stored), _peel("<=", node, opposite, stored)], False)
+        return combine([_peel("<=", node, limit, stored, True), _peel(">=", node, opposite, stored, True)], True)
+    return combine([_peel(">=", node, limit, stored, True), _peel("<=", node, opposite, stored, True)], False)
 
 
-def _peel(sign: str, node: Node, limit: Callable[[Rows], Any], stored: str) -> Found:
+def _peel(sign: str, node: Node, limit: Callable[[Rows], Any], stored: str, either_way: bool = False) -> Found:
     """Take other operands off `node` until only what is stored is left.
 
     `way * node` is what the limit confines. fl(u + v) <= c implies u + v <= c', the next double after c, so
     u <= c' - v, and rounding that up once more keeps every u. Likewise downwards.
+
+    either_way: `-node` may be confined instead, as |x| = |-x|. What is stored then keeps its sign, so that both
+    sides of `abs(l.x - r.x) <= c` have the same key.
     """
     way, steps = 1, []
     while True:
@@ -100,6 +103,8 @@ def _peel(sign: str, node: Node, limit: Callable[[Rows], Any], stored: str) -> F
             break
     if node.sides != {stored} or node.type.kind != "float":
         return {}
+    if either_way and way < 0:
+        way, steps = 1, [(other, -sense, bits) for other, sense, bits in steps]
     key = _float_key(way, node)
 
     def make(which: str) -> KeyRun:

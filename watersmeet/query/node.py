@@ -64,6 +64,15 @@ class Node:
 
 
 _NOWHERE: frozenset = frozenset()
+
+
+def sideless(key: tuple) -> tuple:
+    """A node's key without the side of its columns: the same for the same expression over either side."""
+    if key[:1] == ("column",):
+        return "column", key[2]
+    return tuple(sideless(part) if isinstance(part, tuple) else part for part in key)
+
+
 _NO_ROWS = Rows({}, {}, 1)
 
 

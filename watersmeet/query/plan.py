@@ -28,7 +28,7 @@ from .evaluate import bind
 from .expr import Call, Expr
 from .kernels import mix
 from .logic import boolean, connective
-from .node import Node, Rows, is_null_constant, truth
+from .node import Node, Rows, is_null_constant, sideless, truth
 from .parse import parse
 from .ranges import MAX_BANDS, Key, Ranges, intersection
 from .terms import OTHER, Equality, conjuncts, equality, normal, ranges
@@ -165,6 +165,7 @@ class JoinPlan:
     predicate: Expr
     equality: bool  # there are equality keys, on both sides
     range: str | None  # None, "band", "bands", "inequality" or "not-equal": there is an ordered key
+    unlike: str | None  # why tuples of one schema get other keys as left than as right; None: they get the same
 
 
 # --- making a plan --------------------------------------------------------------------------------
@@ -244,7 +245,23 @@ def compile_plan(on: str | Expr, left: pa.Schema, right: pa.Schema, ordered: boo
         sides[side] = SidePlan(side, filters[side], equal, stored_key, bands, residual)
     terms = _terms(items, equalities, directions, equal_exact)
     kind = best.ranges.kind if best.ranges is not None else None
-    return JoinPlan(sides["l"], sides["r"], terms, expr, bool(equalities), kind)
+    unlike = _unlike(filters, list(equalities.values()), directions if ranged else None)
+    return JoinPlan(sides["l"], sides["r"], terms, expr, bool(equalities), kind, unlike)
+
+
+def _unlike(
+    filters: dict[str, list[Node]], equalities: list[Equality], directions: dict[str, _Direction] | None
+) -> str | None:
+    conditions = [{sideless(node.key) for node in filters[side]} for side in ("l", "r")]
+    if conditions[0] != conditions[1]:
+        return "the conditions on one side alone differ"
+    if not all(each.alike for each in equalities):
+        return "an equality compares two different keys"
+    if directions is not None:
+        left, right = (directions[side].key or _anywhere() for side in ("l", "r"))
+        if sideless(left.id) != sideless(right.id):
+            return f"the ordered keys differ ({left.text or 'none'}, {right.text or 'none'})"
+    return None
 
 
 def _anywhere() -> Key:

@@ -32,7 +32,7 @@ from .floats import floating
 from .keys import Band, KeyRun
 from .linear import Linear, linear, sum_of, text_of, whole_form
 from .logic import compare, connective, negation
-from .node import Node, Rows, as_float, rescaled, truth
+from .node import Node, Rows, as_float, rescaled, sideless, truth
 from .ranges import SWAPPED, Found, Key, Ranges, combine, facing_stored, one_range
 from .types import INT64_MIN
 
@@ -183,6 +183,7 @@ class Equality:
     left: KeyRun
     right: KeyRun
     exact: bool
+    alike: bool  # the same expression of either side
 
 
 def equality(node: Node) -> Equality | None:
@@ -199,7 +200,8 @@ def equality(node: Node) -> Equality | None:
             return None
         if a.type.kind == "float":
             a, b = as_float(a), as_float(b)
-        return Equality(keys.equal_key(a), keys.equal_key(b), a.type.kind not in ("string", "binary"))
+        exact = a.type.kind not in ("string", "binary")
+        return Equality(keys.equal_key(a), keys.equal_key(b), exact, _alike(a, b))
     left, right = linear(a), linear(b)
     if left is None or right is None:
         return None
@@ -216,8 +218,13 @@ def equality(node: Node) -> Equality | None:
         own, others = own.times(Fraction(-1)), others.times(Fraction(-1))
     x, y = sum_of(own), sum_of(others)
     scale = max(x.type.scale, y.type.scale)
-    first, second, exact = keys.equal_counts(rescaled(x, scale), rescaled(y, scale))
-    return Equality(first, second, exact)
+    x, y = rescaled(x, scale), rescaled(y, scale)
+    first, second, exact = keys.equal_counts(x, y)
+    return Equality(first, second, exact, _alike(x, y))
+
+
+def _alike(a: Node, b: Node) -> bool:
+    return sideless(a.key) == sideless(b.key)
 
 
 def _null_safe(node: Node) -> Equality | None:
@@ -228,13 +235,13 @@ def _null_safe(node: Node) -> Equality | None:
         return None
     if a.type.countable:
         scale = max(a.type.scale, b.type.scale)
-        first, second = keys.wrapped(rescaled(a, scale)), keys.wrapped(rescaled(b, scale))
+        a, b = rescaled(a, scale), rescaled(b, scale)
+        first, second = keys.wrapped(a), keys.wrapped(b)
     else:
-        first, second = (
-            keys.equal_key(as_float(a) if a.type.kind == "float" else a),
-            keys.equal_key(as_float(b) if b.type.kind == "float" else b),
-        )
-    return Equality(_nulls_too(first), _nulls_too(second), False)
+        if a.type.kind == "float":
+            a, b = as_float(a), as_float(b)
+        first, second = keys.equal_key(a), keys.equal_key(b)
+    return Equality(_nulls_too(first), _nulls_too(second), False, _alike(a, b))
 
 
 def _nulls_too(inner: KeyRun) -> KeyRun:

@@ -16,7 +16,7 @@ import pandas as pd
 import pyarrow as pa
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-from watersmeet.engine.core import Arrival
+from watersmeet.engine.arrival import Arrival
 from watersmeet.query.windows import SIDES, Side
 from watersmeet.spark.cache import FiledResults, query_folder, sweep
 from watersmeet.spark.clock import SparkClock

@@ -7,8 +7,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from watersmeet.engine.core import Arrival, JoinCore, Sizes
+from watersmeet.engine.arrival import Arrival
+from watersmeet.engine.core import JoinCore
 from watersmeet.engine.metrics import Metrics
+from watersmeet.engine.sizes import Sizes
 from watersmeet.index.bisort import BISortStructure, Sealed
 from watersmeet.query.windows import SIDES, Side
 from watersmeet.spark.cache import CoreFiles, new_id

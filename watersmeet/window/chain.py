@@ -15,7 +15,8 @@ window, and a probe has one place to look. It says when forgetting is worth its 
 expired rows, and leave them out by their ticks.
 
 For joins that must know which tuples had no partner, a subwindow has a byte a row: `settled`. A row is settled when it
-has found a partner, when it was late, or when it has been handed out as partnerless.
+has found a partner, when it was late, or when it has been handed out as partnerless. In a self join a tuple has two
+roles, and a bit for each.
 
 Cost: append O(its structure's insert), expire O(rows handed out), targets O(subwindows).
 Reference: PanJoin, section III-A and III-G.
@@ -41,13 +42,13 @@ _MOST_ROWS = 1 << 30
 
 
 @njit(nogil=True, cache=True)
-def settle(settled, rows, fresh):
+def _settle(settled, rows, role, fresh):
     """Mark rows as settled; writes those that were not to `fresh` and returns their number."""
     n = 0
     for row in rows:
         fresh[n] = row
-        n += settled[row] == 0
-        settled[row] = 1
+        n += settled[row] & role == 0
+        settled[row] |= role
     return n
 
 
@@ -104,7 +105,7 @@ class Subwindow:
         self.least: int | None = None  # of the ticks
         self.greatest: int | None = None
         self.in_order = True
-        self.swept = 0  # rows before this are all settled
+        self._swept = {1: 0, 2: 0}  # by role: rows before this are all settled
         self._expired = 0  # rows before this have expired
         self._ticks = None if counts else np.empty(0, np.int64)  # None: ticks are positions
         self._settled = np.empty(0, np.uint8) if keeps_settled else None
@@ -159,7 +160,12 @@ class Subwindow:
         if self._settled is not None:
             self._settled = self.settled.copy()
 
-    def settle_below(self, tick: int | None) -> Array:
+    def settle(self, rows: Array, role: int) -> Array:
+        """Those of these rows (int32) that were not settled in this role; from now on they are. O(rows)."""
+        fresh = np.empty(rows.size, np.int32)
+        return fresh[: _settle(self.settled, rows, np.uint8(role), fresh)]
+
+    def settle_below(self, tick: int | None, role: int) -> Array:
         """Rows not settled whose tick is below (None: all of them); from now on they are."""
         assert self.least is not None and self.greatest is not None
         if tick is not None and tick <= self.least:
@@ -171,12 +177,13 @@ class Subwindow:
                 stop = self.size
             else:
                 stop = tick - self.base if self._ticks is None else int(np.searchsorted(self.ticks, tick))
-            rows = np.flatnonzero(self.settled[self.swept : stop] == 0) + self.swept
-            self.swept = max(self.swept, stop)
+            swept = self._swept[role]
+            rows = np.flatnonzero(self.settled[swept:stop] & role == 0) + swept
+            self._swept[role] = max(swept, stop)
         else:
-            open_rows = self.settled == 0
+            open_rows = self.settled & role == 0
             rows = np.flatnonzero(open_rows if tick is None else open_rows & (self.ticks < tick))
-        self.settled[rows] = 1
+        self.settled[rows] |= role
         return rows
 
     def expire(self, tick: int) -> int:
@@ -199,7 +206,7 @@ class Subwindow:
         for array in (self._ticks, self._settled):
             if array is not None:
                 array[: self.size] = array[gone : gone + self.size]
-        self.swept = max(self.swept - gone, 0)
+        self._swept = {role: max(swept - gone, 0) for role, swept in self._swept.items()}
         self._expired = max(self._expired - gone, 0)
         if self._ticks is None:
             self.least = self.base
@@ -316,10 +323,14 @@ class Chain:
                 found.append(Target(sub, None if inside else sub.bounds(low, high)))
         return found
 
-    def settle_below(self, tick: int | None) -> Array:
+    def holding(self, position: int) -> Subwindow:
+        """The subwindow with the tuple of this position, one of the newest. O(1) for the newest."""
+        return next(sub for sub in reversed(self._subwindows) if sub.base <= position)
+
+    def settle_below(self, tick: int | None, role: int = 1) -> Array:
         """Positions of the tuples below this tick (None: all) that never found a partner; each is given out once."""
         found = [
-            sub.settle_below(tick) + sub.base
+            sub.settle_below(tick, role) + sub.base
             for sub in self._subwindows
             if tick is None or (sub.least is not None and sub.least < tick)
         ]

@@ -1,0 +1,62 @@
+"""Tuples of one side that have arrived, as the core takes them in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from watersmeet.window.ticks import Span, span_of
+
+Array = np.ndarray
+
+#: A batch that spans many windows is processed in slices of at least this many rows.
+_SLICE_ROWS = 4096
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """Tuples judged for lateness, with the ticks that their partners may have."""
+
+    batch: pa.RecordBatch
+    ticks: Array
+    span: Span
+    late: Array | None
+    low: Array
+    high: Array
+
+    @property
+    def rows(self) -> int:
+        return self.batch.num_rows
+
+    def slice(self, start: int, stop: int) -> Arrival:
+        if stop - start == self.rows:
+            return self
+        cut = slice(start, stop)
+        late = None if self.late is None else self.late[cut]
+        return Arrival(
+            self.batch.slice(start, stop - start), self.ticks[cut], span_of(self.ticks[cut]), late,
+            self.low[cut], self.high[cut],
+        )  # fmt: skip
+
+    def cuts(self) -> list[tuple[int, int]]:
+        """(start, stop) of slices such that each meets few subwindows that are out of its reach.
+
+        One slice, unless the batch spans many windows over time. O(rows).
+        """
+        n = self.rows
+        if n < 2 * _SLICE_ROWS:
+            return [(0, n)]
+        reach = max(int(self.high[0]) - int(self.low[0]), 1)
+        if self.span.greatest - self.span.least <= 2 * reach:
+            return [(0, n)]
+        so_far = np.maximum.accumulate(self.ticks)
+        starts, start = [0], 0
+        while n - start >= 2 * _SLICE_ROWS:
+            edge = min(int(so_far[start]) + reach, np.iinfo(np.int64).max)
+            beyond = int(np.searchsorted(so_far, edge))
+            start = max(beyond, start + _SLICE_ROWS)
+            if start < n:
+                starts.append(start)
+        return list(zip(starts, [*starts[1:], n], strict=True))
