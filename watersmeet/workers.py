@@ -62,7 +62,8 @@ class Workers:
         try:
             taken = drain()
         finally:
-            results = taken + [pair for f in futures for pair in f.result()]
+            # One that has not begun has nothing left to do; to wait for it would be for ever if this is its thread.
+            results = taken + [pair for f in futures if not f.cancel() for pair in f.result()]
         results.sort(key=lambda pair: pair[0])
         return [result for _, result in results]
 
@@ -75,3 +76,7 @@ class Workers:
         if self._pool is not None:
             self._pool.shutdown()
             self._pool = None
+
+
+#: For what is small, or runs on one of several threads already.
+ALONE = Workers(1)

@@ -76,7 +76,7 @@ class JoinCore:
         self.chains: dict[Side, Chain] = {}
         for sides in self.shares:
             flagged = any(self._flagged[side] for side in sides)
-            self.chains |= dict.fromkeys(sides, sizes.chain(index, window, sides, flagged))
+            self.chains |= dict.fromkeys(sides, sizes.chain(index, window, sides, flagged, workers))
         self._role = {side: 1 << sides.index(side) for sides in self.shares for side in sides}
         self._finder = Finder(plan, self.payloads, how, workers, metrics)
 

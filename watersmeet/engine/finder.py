@@ -19,13 +19,11 @@ from watersmeet.query.plan import JoinPlan, Residual, SidePlan
 from watersmeet.query.windows import Side, other
 from watersmeet.window.chain import Subwindow, Target
 from watersmeet.window.payload import Payload
-from watersmeet.workers import SMALL, Workers
+from watersmeet.workers import ALONE, SMALL, Workers
 
 Array = np.ndarray
 Piece = tuple[Subwindow, Array, Array]  # pairs: where the partners are, batch rows, rows there
 
-#: Parts of a probe run inside of worker threads already.
-_ALONE = Workers(1)
 
 
 @dataclass(frozen=True)
@@ -105,7 +103,7 @@ class Finder:
                 np.add(rows, batch.first, out=own[at : at + rows.size])
                 np.add(partners, sub.base, out=stored[at : at + rows.size])
                 at += rows.size
-            made = results.pairs(batch.side, own, stored, self._payloads, _ALONE)
+            made = results.pairs(batch.side, own, stored, self._payloads, ALONE)
         return _Found(pieces, total, made, middle - begin, time.perf_counter() - middle)
 
     def _keep(
@@ -119,6 +117,6 @@ class Finder:
         ):
             payload = self._payloads[one]
             numbers = [payload.schema.get_field_index(name) for name in names]
-            taken = payload.take(np.add(at, base, dtype=np.int64), numbers, _ALONE)
+            taken = payload.take(np.add(at, base, dtype=np.int64), numbers, ALONE)
             columns[one] = dict(zip(names, taken, strict=True))
         return residual.keep(columns["left"], columns["right"], rows.size)

@@ -26,7 +26,7 @@ import numpy as np
 from numba import njit
 
 from watersmeet.memory import room
-from watersmeet.workers import Workers
+from watersmeet.workers import ALONE, Workers
 
 Array = np.ndarray
 Pairs = tuple[Array, Array]
@@ -105,8 +105,8 @@ class Index(Protocol):
         entries: Any = None,
     ) -> Any: ...
 
-    def structure(self, like: Any = None) -> Structure:
-        """An empty structure that will come to hold about as much as `like` does."""
+    def structure(self, like: Any = None, workers: Workers = ALONE) -> Structure:
+        """An empty structure that will come to hold about as much as `like` does; `workers` are for its inserts."""
 
 
 class Emitter:

@@ -66,10 +66,11 @@ from watersmeet.index.bisort_kernels import (
     find_kernel,
     forget,
     forget_packed,
-    merge_kernel,
     pack,
     unpack,
 )
+from watersmeet.index.merging import merge
+from watersmeet.workers import ALONE, Workers
 
 _PARTITION = 8
 _DIRECT = 64
@@ -112,9 +113,9 @@ class BISort(SortedBatches):
     composite: ClassVar[bool] = True
     forgets: ClassVar[bool] = True
 
-    def structure(self, like: BISortStructure | None = None) -> BISortStructure:
+    def structure(self, like: BISortStructure | None = None, workers: Workers = ALONE) -> BISortStructure:
         """An empty structure, with room for about as much as `like` came to hold."""
-        return BISortStructure(self, 0 if like is None else like.size)
+        return BISortStructure(self, 0 if like is None else like.size, workers)
 
     def adopt(self, sealed: Sealed) -> BISortStructure:
         """A structure over these arrays, by reference, for probing only. O(1)."""
@@ -130,8 +131,9 @@ class _Run:
     Keys are kept packed with their rows as long as both fit into 62 bits together; see the kernels for the kinds.
     """
 
-    def __init__(self, composite: bool, width: int, expected: int = 0):
+    def __init__(self, composite: bool, width: int, expected: int = 0, workers: Workers = ALONE):
         self.size = 0
+        self._workers = workers
         self._width = width
         self._kind = COMPOSITE if composite else PACKED
         self._code = (0, -1, 0)  # base, greatest key - base, shift; this one fits no key
@@ -169,10 +171,8 @@ class _Run:
         self._beyond = max(self._beyond, first_row + entries.beyond)
         if self._kind == PACKED:
             self._encode(int(entries.ordered[0]), int(entries.ordered[-1]))
-        merge_kernel(self._kind)(
-            self._code, self.equal, self.ordered, self.rows, self.size, entries.equal, entries.ordered, entries.rows,
-            first_row,
-        )  # fmt: skip
+        run, batch = (self.equal, self.ordered, self.rows), (entries.equal, entries.ordered, entries.rows)
+        merge(self._kind, self._code, run, self.size, batch, first_row, self._workers)
         self.size = size
         self._put_sentinels()
 
@@ -367,8 +367,9 @@ def _buffer_room(main: int, batch: int) -> int:
 
 
 class BISortStructure:
-    def __init__(self, index: BISort, expected: int = 0):
+    def __init__(self, index: BISort, expected: int = 0, workers: Workers = ALONE):
         self._index = index
+        self._workers = workers
         self._expected = expected + expected // 8
         self._runs: tuple[_Run, _Run] | None = None  # main, buffer; made when the first batch shows the keys
 
@@ -383,7 +384,7 @@ class BISortStructure:
         if self._runs is None:
             composite = entries.equal.size > 0
             width = self._index.partition_rows
-            self._runs = _Run(composite, width, self._expected), _Run(composite, width)
+            self._runs = _Run(composite, width, self._expected, self._workers), _Run(composite, width)
         main, buffer = self._runs
         room = self._index.buffer_rows
         if room is None:

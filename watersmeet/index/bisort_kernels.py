@@ -65,7 +65,7 @@ def _below(kind, equal, ordered, j, e, key):
 
 
 @njit(inline="always")
-def _upto(kind, equal, ordered, j, e, key):
+def upto(kind, equal, ordered, j, e, key):
     if kind == COMPOSITE:
         return (equal[j] < e) | ((equal[j] == e) & (ordered[j] <= key))
     return ordered[j] <= key
@@ -182,7 +182,7 @@ def find_kernel(kind: int, width: int, mode: int):
                 while (
                     j + eight <= uint64(size)
                     and n + 8 <= room
-                    and _upto(kind, equal, ordered, j + eight - uint64(1), e, key)
+                    and upto(kind, equal, ordered, j + eight - uint64(1), e, key)
                 ):
                     for u in range(8):
                         row = _row(kind, code, ordered, rows, j + uint64(u))
@@ -190,7 +190,7 @@ def find_kernel(kind: int, width: int, mode: int):
                         out_row[n] = row
                         n += in_bounds(mode, p, row, low, high, ticks)
                     j += eight
-                while j < uint64(size) and _upto(kind, equal, ordered, j, e, key):
+                while j < uint64(size) and upto(kind, equal, ordered, j, e, key):
                     if n == room:
                         return first + i, before, at
                     row = _row(kind, code, ordered, rows, j)
@@ -232,95 +232,26 @@ def count_kernel(kind: int, width: int, mode: int):
                 j = uint64(starts[i])
                 if mode == UNBOUNDED:
                     step = one
-                    while j + step <= end and _upto(kind, equal, ordered, j + step - one, e, key):
+                    while j + step <= end and upto(kind, equal, ordered, j + step - one, e, key):
                         j += step
                         step <<= one
                     beyond = min(j + step - one, end)
                     while j < beyond:
                         middle = (j + beyond) >> one
-                        if _upto(kind, equal, ordered, middle, e, key):
+                        if upto(kind, equal, ordered, middle, e, key):
                             j = middle + one
                         else:
                             beyond = middle
                     n += np.int64(j) - starts[i]
                 else:
                     p = probe_rows[first + i]
-                    while j < end and _upto(kind, equal, ordered, j, e, key):
+                    while j < end and upto(kind, equal, ordered, j, e, key):
                         n += in_bounds(mode, p, _row(kind, code, ordered, rows, j), low, high, ticks)
                         j += one
             first += probes
         return n
 
     return count
-
-
-@njit(inline="always")
-def _move_eight(array, at, by):
-    """array[at : at + 8] to `by` places further on; all are read before any is written."""
-    a, b, c, d = array[at], array[at + uint64(1)], array[at + uint64(2)], array[at + uint64(3)]
-    e, f, g, h = array[at + uint64(4)], array[at + uint64(5)], array[at + uint64(6)], array[at + uint64(7)]
-    at += by
-    array[at], array[at + uint64(1)], array[at + uint64(2)], array[at + uint64(3)] = a, b, c, d
-    array[at + uint64(4)], array[at + uint64(5)], array[at + uint64(6)], array[at + uint64(7)] = e, f, g, h
-
-
-@njit(inline="always")
-def _move_keys(kind, equal, ordered, rows, at, by):
-    if kind == COMPOSITE:
-        _move_eight(equal, at, by)
-    _move_eight(ordered, at, by)
-    if kind != PACKED:
-        _move_eight(rows, at, by)
-
-
-@cache
-def merge_kernel(kind: int):
-    @njit(nogil=True, cache=True)
-    def merge(code, equal, ordered, rows, size, b_equal, b_ordered, b_rows, first_row):
-        """Merge a sorted batch into the first `size` keys, in place, from the back.
-
-        Keys are moved eight at a time. Of the eight in which a batch's key finds its place all are moved, too, and
-        those that should have stayed are moved again later: they lie where keys of the batch are still to come, and a
-        number of steps that depends on the data would cost more than the moves.
-        """
-        i = uint64(size)  # keys still in their old place
-        to_come = uint64(b_ordered.size)
-        one = uint64(1)
-        eight = uint64(8)
-        e = np.int64(0)
-        for j in range(b_ordered.size - 1, -1, -1):
-            row = np.int64(b_rows[j]) + first_row
-            key = b_ordered[j]
-            if kind == COMPOSITE:
-                e = b_equal[j]
-            if kind == PACKED:
-                key = ((key - code[0]) << code[2]) | row
-            while i >= eight and not _upto(kind, equal, ordered, i - eight, e, key):
-                i -= eight
-                _move_keys(kind, equal, ordered, rows, i, to_come)
-            if i >= eight and to_come >= eight:
-                greater = uint64(0)
-                for u in range(8):
-                    stays = _upto(kind, equal, ordered, i - eight + uint64(u), e, key)
-                    greater += uint64(0) if stays else uint64(1)
-                _move_keys(kind, equal, ordered, rows, i - eight, to_come)
-                i -= greater
-            else:
-                while i > uint64(0) and not _upto(kind, equal, ordered, i - one, e, key):
-                    i -= one
-                    if kind == COMPOSITE:
-                        equal[i + to_come] = equal[i]
-                    ordered[i + to_come] = ordered[i]
-                    if kind != PACKED:
-                        rows[i + to_come] = rows[i]
-            to_come -= one
-            if kind == COMPOSITE:
-                equal[i + to_come] = e
-            ordered[i + to_come] = key
-            if kind != PACKED:
-                rows[i + to_come] = row
-
-    return merge
 
 
 @njit(nogil=True, cache=True)

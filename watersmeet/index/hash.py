@@ -43,7 +43,7 @@ from watersmeet.index.base import (
     no_ticks,
 )
 from watersmeet.index.sorting import sorted_values
-from watersmeet.workers import Workers
+from watersmeet.workers import ALONE, Workers
 
 _FIBONACCI = np.uint64(0x9E3779B97F4A7C15)
 _LOAD = 1.0  # rows a bucket, at most
@@ -199,7 +199,7 @@ class Hash:
             return entries
         return self.entries(equal, None, live, n, workers)
 
-    def structure(self, like: HashStructure | None = None) -> HashStructure:
+    def structure(self, like: HashStructure | None = None, workers: Workers = ALONE) -> HashStructure:
         """An empty structure, with room for as much as `like` came to hold."""
         return HashStructure(self.buckets, 0 if like is None else like.size)
 

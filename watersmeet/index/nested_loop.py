@@ -32,7 +32,7 @@ from watersmeet.index.base import (
     live_rows,
     no_ticks,
 )
-from watersmeet.workers import Workers
+from watersmeet.workers import ALONE, Workers
 
 _NO_KEYS = np.zeros(0, np.int64)
 _NO_ROWS = np.zeros(0, np.int32)
@@ -153,7 +153,7 @@ class NestedLoop:
         tops = np.array([high[rows] for high in highs], np.int64).reshape(len(highs), rows.size)
         return Probes(rows, _kept(equal, rows), bands, tops)
 
-    def structure(self, like: NestedLoopStructure | None = None) -> NestedLoopStructure:
+    def structure(self, like: NestedLoopStructure | None = None, workers: Workers = ALONE) -> NestedLoopStructure:
         return NestedLoopStructure()
 
 

@@ -44,6 +44,7 @@ from watersmeet.index.base import Array, Needs, Pairs, TickBounds
 from watersmeet.index.batches import Entries, Probes, SortedBatches
 from watersmeet.index.llat import LLAT, entry_capacity
 from watersmeet.index.llat_kernels import GREATEST_KEY
+from watersmeet.workers import ALONE, Workers
 
 _SHARE = 64  # tuples a partition, unless their number is given
 _FIRST = 16  # splitters may be put right once a subwindow has one in so many of the rows expected
@@ -112,7 +113,7 @@ class RaPTable(SortedBatches):
     composite: ClassVar[bool] = False
     forgets: ClassVar[bool] = False
 
-    def structure(self, like: RaPTableStructure | None = None) -> RaPTableStructure:
+    def structure(self, like: RaPTableStructure | None = None, workers: Workers = ALONE) -> RaPTableStructure:
         """An empty structure, with room for as much as `like` came to hold, divided evenly. O(partitions)."""
         return RaPTableStructure(self, like)
 

@@ -45,6 +45,7 @@ from watersmeet.index.batches import Entries, Probes, SortedBatches
 from watersmeet.index.llat import LLAT
 from watersmeet.index.llat_kernels import COLUMNS, GREATEST_KEY, LEAST, UPPER
 from watersmeet.index.wib_kernels import ENTRIES, HEIGHT, LEAVES, NODES, ROOT, insert, locate
+from watersmeet.workers import ALONE, Workers
 
 _LEAF = 64
 _FANOUT = 32
@@ -72,7 +73,7 @@ class WiBTree(SortedBatches):
     composite: ClassVar[bool] = False
     forgets: ClassVar[bool] = False
 
-    def structure(self, like: WiBTreeStructure | None = None) -> WiBTreeStructure:
+    def structure(self, like: WiBTreeStructure | None = None, workers: Workers = ALONE) -> WiBTreeStructure:
         """An empty structure, with room for about as much as `like` came to hold."""
         return WiBTreeStructure(self, 0 if like is None else like.size)
 

@@ -20,7 +20,7 @@ from watersmeet.spark.packs import pack, pieces, unpack
 from watersmeet.spark.spec import Compiled
 from watersmeet.spark.state import CoreState, Manifest, Run
 from watersmeet.window.chain import Subwindow
-from watersmeet.workers import Workers
+from watersmeet.workers import ALONE
 
 Array = np.ndarray
 
@@ -28,7 +28,6 @@ Array = np.ndarray
 CHUNK_BYTES = 32 << 20
 
 _SIZES = Sizes(subwindows=2, subwindow_rows=None)
-_ALONE = Workers(1)
 
 
 class OpenCore:
@@ -43,7 +42,7 @@ class OpenCore:
         self._files = CoreFiles(query, f"{spec.fingerprint[:12]}-{key}")
         self._rebuilt = 0
         schemas: dict[Side, pa.Schema] = {"left": spec.left, "right": spec.right}
-        self.core = JoinCore(join.plan, join.window, schemas, spec.how, join.index, _SIZES, _ALONE, Metrics())
+        self.core = JoinCore(join.plan, join.window, schemas, spec.how, join.index, _SIZES, ALONE, Metrics())
         self._runs = {id(run.sub): run for run in map(self._adopted, self._manifest.runs)}
 
     # -- opening -----------------------------------------------------------------------------------------------------
@@ -87,7 +86,7 @@ class OpenCore:
             keys = plan.keys(batch)
             plan.forget()
             rows = batch.num_rows
-            structure.insert(self._join.index.entries(keys.equal, keys.ordered, keys.live, rows, _ALONE), first)
+            structure.insert(self._join.index.entries(keys.equal, keys.ordered, keys.live, rows, ALONE), first)
             ticks.append(self._join.window.read(batch, run.side))
             first += rows
         structure.seal()

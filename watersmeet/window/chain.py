@@ -32,6 +32,7 @@ from numba import njit
 
 from watersmeet.index.base import Forgetting, Index, Structure, TickBounds, appended
 from watersmeet.window.ticks import Span
+from watersmeet.workers import ALONE, Workers
 
 Array = np.ndarray
 
@@ -245,6 +246,7 @@ class Chain:
     span, rows: the newest subwindow is sealed when its ticks span `span` and it has `least_rows`, or has `rows` tuples.
     counts: ticks are positions.
     forgets: subwindows let go of their oldest rows as these expire.
+    workers: for large inserts.
     """
 
     def __init__(
@@ -256,8 +258,10 @@ class Chain:
         keeps_settled: bool,
         counts: bool,
         forgets: bool = False,
+        workers: Workers = ALONE,
     ):
         self._index = index
+        self._workers = workers
         self._forgets = forgets
         self._span = span
         self._rows = rows
@@ -282,7 +286,8 @@ class Chain:
         """Store a batch, not an empty one, whose first tuple has this position."""
         if not self._open:
             like = self._subwindows[-1].structure if self._subwindows else None
-            newest = Subwindow(position, self._index.structure(like), self.keeps_settled, self._counts)
+            structure = self._index.structure(like, self._workers)
+            newest = Subwindow(position, structure, self.keeps_settled, self._counts)
             self._subwindows.append(newest)
             self._open = True
         newest = self._subwindows[-1]
