@@ -3,7 +3,7 @@
 State is the truth; a file only saves reading and sorting it again. Worker processes are not bound to partitions, so
 any of them may meet any core: what one has written, all others map into their memory.
 
-    <Spark's folder of blocks>/watersmeet/<query>/<join and core>/<id>.chunk    tuples, as they are in the state
+    <Spark's folder of blocks>/watersmeet/<query>/<join and core>/<id>.chunk    tuples, as one Arrow IPC message
                                                                  /<id>.index    keys of a run, sorted
                                                  /results/<id>.arrow            results on their way to the next stage
 
@@ -71,11 +71,12 @@ class CoreFiles:
         self._folder = query / core
         self._folder.mkdir(parents=True, exist_ok=True)
 
-    def chunk(self, id: str) -> pa.Buffer | None:
-        return _mapped(self._folder / f"{id}.chunk")
+    def chunk(self, id: str, schema: pa.Schema) -> pa.RecordBatch | None:
+        message = _mapped(self._folder / f"{id}.chunk")
+        return None if message is None else pa.ipc.read_record_batch(message, schema)
 
-    def put_chunk(self, id: str, blob: pa.Buffer | bytes) -> None:
-        _write(self._folder / f"{id}.chunk", [memoryview(blob)])
+    def put_chunk(self, id: str, batch: pa.RecordBatch) -> None:
+        _write(self._folder / f"{id}.chunk", [memoryview(batch.serialize())])
 
     def arrays(self, id: str) -> dict[str, Array] | None:
         """The arrays of an index file, mapped copy-on-write: kernels want arrays that they may write to."""

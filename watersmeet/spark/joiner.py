@@ -20,7 +20,8 @@ from watersmeet.engine.arrival import Arrival
 from watersmeet.query.windows import SIDES, Side
 from watersmeet.spark.cache import FiledResults, query_folder, sweep
 from watersmeet.spark.clock import SparkClock
-from watersmeet.spark.packs import COUNTERS, joined, unpack
+from watersmeet.spark.narrow import widened
+from watersmeet.spark.packs import COUNTERS, joined
 from watersmeet.spark.runs import OpenCore
 from watersmeet.spark.spec import Compiled, JoinSpec, compiled
 from watersmeet.spark.state import CoreState
@@ -42,7 +43,7 @@ class Joiner(StatefulProcessor):
         for frame in rows:
             for number, at_home, blob in zip(frame["side"], frame["home"], frame["blob"], strict=True):
                 side = SIDES[number]
-                batch = unpack(blob, self._spec.schema(side))
+                batch = widened(blob, self._spec.schema(side))
                 if batch.num_rows:
                     (home if at_home else copies)[side].append(batch)
         yield self._step(key[0], home, copies, timerValues.getCurrentWatermarkInMs())

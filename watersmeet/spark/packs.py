@@ -7,7 +7,7 @@ tuples costs as much as one. So tuples are packed once, before the shuffle, and 
     side     0 left, 1 right
     home     whether the tuples are at home in that core; else they are copies
     ts       greatest event time in it (of the whole portion, for a pack without tuples)
-    blob     tuples, as one Arrow IPC message; the schema is the plan's
+    blob     tuples, with numbers in few bytes (narrow.py); the schema is the plan's
 """
 
 from __future__ import annotations
@@ -58,15 +58,6 @@ RESULT = StructType(
 #: A pack has at most about this many bytes: all of a core's packs of one micro-batch may travel in one Arrow batch,
 #: whose columns of bytes end at 2 GiB, so what matters is their sum; this bounds the memory that one of them needs.
 PACK_BYTES = 16 << 20
-
-
-def pack(batch: pa.RecordBatch) -> pa.Buffer:
-    return batch.serialize()
-
-
-def unpack(blob: bytes | pa.Buffer, schema: pa.Schema) -> pa.RecordBatch:
-    """By reference."""
-    return pa.ipc.read_record_batch(pa.py_buffer(blob), schema)
 
 
 def pieces(batch: pa.RecordBatch, most: int = PACK_BYTES) -> Iterator[pa.RecordBatch]:

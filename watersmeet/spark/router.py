@@ -10,7 +10,8 @@ import pyarrow as pa
 from watersmeet.query.windows import SIDES, Side
 from watersmeet.routing import Places
 from watersmeet.spark.clock import SparkClock
-from watersmeet.spark.packs import PACK_ARROW, PACK_BYTES, joined, pack, pieces
+from watersmeet.spark.narrow import narrowed
+from watersmeet.spark.packs import PACK_ARROW, PACK_BYTES, joined, pieces
 from watersmeet.spark.schemas import conform
 from watersmeet.spark.spec import Compiled, JoinSpec, compiled
 
@@ -59,14 +60,14 @@ class Router:
             yield self._row(0, True, greatest, batch.slice(0, 0))
 
     def _row(self, core: int, home: bool, micros: int, batch: pa.RecordBatch) -> pa.RecordBatch:
-        blob = pack(batch)
-        offsets = pa.py_buffer(np.array([0, blob.size], np.int32))
+        blob = narrowed(batch)
+        offsets = pa.py_buffer(np.array([0, len(blob)], np.int32))
         columns = [
             pa.array([self._spec.keys[core]], pa.int32()),
             pa.array([SIDES.index(self._side)], pa.int8()),
             pa.array([home]),
             pa.array([micros], pa.int64()).cast(pa.timestamp("us", "UTC")),
-            pa.Array.from_buffers(pa.binary(), 1, [None, offsets, blob]),
+            pa.Array.from_buffers(pa.binary(), 1, [None, offsets, pa.py_buffer(blob)]),
         ]
         return pa.RecordBatch.from_arrays(columns, schema=PACK_ARROW)
 

@@ -16,7 +16,8 @@ from watersmeet.query.windows import SIDES, Side
 from watersmeet.spark.cache import CoreFiles, new_id
 from watersmeet.spark.clock import SparkClock
 from watersmeet.spark.compact import Chunk, OpenRun, compact
-from watersmeet.spark.packs import pack, pieces, unpack
+from watersmeet.spark.narrow import narrowed, widened
+from watersmeet.spark.packs import pieces
 from watersmeet.spark.spec import Compiled
 from watersmeet.spark.state import CoreState, Manifest, Run
 from watersmeet.window.chain import Subwindow
@@ -52,7 +53,7 @@ class OpenCore:
         payload, chain = self.core.payloads[run.side], self.core.chains[run.side]
         base = payload.end
         schema = self._join.spec.schema(run.side)
-        chunks = tuple(Chunk(id, unpack(self._chunk(id), schema), True) for id, _ in run.chunks)
+        chunks = tuple(Chunk(id, self._chunk(id, schema), True) for id, _ in run.chunks)
         for chunk in chunks:
             payload.append(chunk.batch)
         structure, ticks = self._index(run, [chunk.batch for chunk in chunks])
@@ -64,10 +65,11 @@ class OpenCore:
         chain.adopt(sub)
         return OpenRun(run.id, run.side, chunks, sub, flags)
 
-    def _chunk(self, id: str) -> pa.Buffer:
-        found = self._files.chunk(id)
+    def _chunk(self, id: str, schema: pa.Schema) -> pa.RecordBatch:
+        """From its file, by reference, or from the state."""
+        found = self._files.chunk(id, schema)
         if found is None:
-            found = pa.py_buffer(self._state.chunk(id))
+            found = widened(self._state.chunk(id), schema)
             self._files.put_chunk(id, found)
         return found
 
@@ -148,9 +150,8 @@ class OpenCore:
     def _put(self, run: OpenRun) -> Run:
         for chunk in run.chunks:
             if not chunk.stored:
-                blob = pack(chunk.batch)
-                self._state.put_chunk(chunk.id, blob.to_pybytes())
-                self._files.put_chunk(chunk.id, blob)
+                self._state.put_chunk(chunk.id, narrowed(chunk.batch))
+                self._files.put_chunk(chunk.id, chunk.batch)
         if run.sub.keeps_settled:
             flags = np.packbits(run.sub.settled).tobytes()
             if flags != run.flags:

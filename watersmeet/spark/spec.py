@@ -19,7 +19,7 @@ from watersmeet.query.windows import BoundTimeWindow, Hopping, Side, Within
 from watersmeet.routing import Route
 
 #: Of what is in the state store. Raise it when older state cannot be read any more.
-VERSION = 1
+VERSION = 2
 
 
 @dataclass(frozen=True)

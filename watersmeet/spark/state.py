@@ -1,7 +1,7 @@
 """The state of one core: a manifest and chunks of tuples.
 
     manifest   one JSON text: the plan, and of each run its id, its chunks, its rows and the ticks that it spans
-    chunks     chunk id -> tuples, as one Arrow IPC message
+    chunks     chunk id -> tuples, with numbers in few bytes (narrow.py)
     flags      run id -> a bit a row: settled (joins that must know which tuples had no partner)
 
 A *run* is a sealed subwindow. It is written once and never changed, but for its flags. Its tuples are in the state; its
