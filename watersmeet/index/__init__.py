@@ -4,10 +4,13 @@ from typing import Any
 
 from watersmeet.index.base import Index
 from watersmeet.index.bisort import BISort
+from watersmeet.index.btree import BTree, FrozenBTree
 from watersmeet.index.hash import Hash
+from watersmeet.index.im_tree import IMTree
 from watersmeet.index.nested_loop import NestedLoop
+from watersmeet.index.pim_tree import PIMTree
 
 #: Those that a join may be given, by class or by name.
-INDEXES: tuple[Any, ...] = (NestedLoop, Hash, BISort)
+INDEXES: tuple[Any, ...] = (NestedLoop, Hash, BISort, BTree, FrozenBTree, IMTree, PIMTree)
 
-__all__ = ["INDEXES", "BISort", "Hash", "Index", "NestedLoop"]
+__all__ = ["INDEXES", "BISort", "BTree", "FrozenBTree", "Hash", "IMTree", "Index", "NestedLoop", "PIMTree"]
