@@ -143,7 +143,7 @@ def find(
     roots, heights, children = nodes.roots, nodes.heights, nodes.children
     separators = levels.separators
     fences = levels.begins[max(levels.depth - 1, 0)]
-    n = 0
+    n = np.int64(0)
     room = out_row.size
     while first < stop:
         count = min(CHUNK, stop - first)
@@ -258,17 +258,18 @@ def count(nodes, fan_out, base, levels, lows, highs, probe_rows, first, stop, mo
 def drain(nodes, fan_out, base, out_keys, out_rows):
     """Write out all entries in order; the rows less `base`. Those that come to be negative are left out."""
     width = node_width(fan_out)
-    n = 0
+    n = np.int64(0)
+    keys, rows, filled, following = nodes.keys, nodes.rows, nodes.filled, nodes.following
     for tree in range(nodes.roots.size):
         leaf = np.int64(nodes.roots[tree])
         for _ in range(nodes.heights[tree]):
             leaf = np.int64(nodes.children[uint64(leaf) * width])
         while leaf >= 0:
             at = uint64(leaf) * width
-            for j in range(nodes.filled[leaf]):
-                row = np.int32(nodes.rows[at + uint64(j)] - base)
-                out_keys[n] = nodes.keys[at + uint64(j)]
+            for j in range(at, at + uint64(filled[uint64(leaf)])):
+                row = np.int32(rows[j] - base)
+                out_keys[n] = keys[j]
                 out_rows[n] = row
-                n += row >= 0
-            leaf = np.int64(nodes.following[leaf])
+                n += np.int64(row >= 0)
+            leaf = np.int64(following[uint64(leaf)])
     return n

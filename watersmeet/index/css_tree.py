@@ -151,7 +151,7 @@ def _find(
     without asking, and counted if they are partners.
     """
     starts = np.empty(CHUNK + 1, np.int64)
-    n = 0
+    n = np.int64(0)
     room = out_row.size
     end = uint64(size)
     while first < stop:
@@ -195,7 +195,7 @@ def _find(
 def _count(levels, keys, rows, size, lows, highs, probe_rows, first, stop, mode, low, high, ticks):
     """How many pairs `_find` would write; without bounds a long range is galloped over."""
     starts = np.empty(CHUNK + 1, np.int64)
-    n = 0
+    n = np.int64(0)
     one = uint64(1)
     end = uint64(size)
     while first < stop:
