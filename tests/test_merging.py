@@ -1,11 +1,13 @@
 """Merging on several threads gives what one thread gives."""
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from watersmeet.index import BISort, merging
+import watersmeet as wm
+from watersmeet.index import INDEXES, BISort, merging
 from watersmeet.workers import ALONE, Workers
 
 INT64 = np.iinfo(np.int64)
@@ -61,6 +63,20 @@ def test_batches_that_fall_into_one_part(where, rows):
     structure = filled([run, batch], False, workers)
     workers.close()
     assert np.array_equal(structure.entries().ordered, np.sort(np.concatenate([run, batch])))
+
+
+@pytest.mark.parametrize("index", [index.name for index in INDEXES if index.needs == "order"])
+def test_joins_find_the_same_pairs_on_any_number_of_threads(index, monkeypatch):
+    monkeypatch.setattr("watersmeet.engine.finder.SMALL", 16)
+    random = np.random.default_rng(5)
+    batches = [pa.table({"x": random.integers(0, 300, rows)}) for rows in (500, 40, 40, 1, 700, 40, 300, 40)]
+
+    def pairs(threads):
+        join = wm.StreamJoin("abs(l.x - r.x) <= 1", wm.last(600), index=index, output="pairs", threads=threads)
+        found = [join.push(**{side: batch}) for batch in batches for side in ("left", "right")]
+        return sorted(pa.concat_tables(found).to_pylist(), key=lambda pair: (pair["left"], pair["right"]))
+
+    assert pairs(1) == pairs(2) == pairs(5)
 
 
 def test_a_thread_of_the_pool_may_hand_out_work_itself():
