@@ -1,0 +1,318 @@
+"""CSS-tree (cache-sensitive search tree): a B+-Tree that never changes, in breadth-first order, without pointers.
+
+Purpose: the archived part of a window, in the trees that keep one: `FrozenBTree`, `IMTree`, `PIMTree`.
+
+    separators   [ 30  max ][ 20  30 | 50  max ]           level by level, the root first; here of fan-out 2
+    keys         [ 10  20 | 25  30 | 40  50 | 60  90 ]     the leaves are one sorted array
+    rows         [  4   0 |  7   1 |  8   2 |  3   6 ]     whose tuple that is
+
+A node holds the greatest key below each of its children, so that node i has its children at i * fan-out and the next
+places of the level below: no pointers, and a node's room is all keys. Instead of the last one of every level stands
+int64's greatest value, so that a key beyond all others has its place as well.
+
+A probe for [25, 40] counts the separators below 25 in the root (none: node 0), then there (one, the 20: leaf 1), and
+the keys below 25 in that leaf (none): it starts at 2, and takes keys up to 40 from there on.
+
+A batch of sorted probes goes down level by level, not probe by probe: steps of different probes do not wait for each
+other, so many misses are under way at once. It starts at the deepest node that it has in common.
+
+Invariants: keys are sorted; behind them stand sentinels (int64's greatest value); level d + 1 has a node for each
+separator of level d, and every separator is the greatest key of its node, but for the last of each level.
+
+Cost: find O(log n) a probe and O(1) a partner; merge and forget O(n). Memory: 12 bytes a tuple, and for separators
+8 / (fan-out - 1).
+
+Reference: PIM, section 3.1 (immutable B+-Tree) and appendix A.3.
+Differs from the paper: a node has as many separators as children, not one less, so that nodes begin with a cache line;
+a node is searched by counting, without a branch; the tree is filled level by level, and merged in place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit, uint64
+
+from watersmeet.index.base import (
+    PORTION,
+    UNBOUNDED,
+    Array,
+    Emitter,
+    Pairs,
+    TickBounds,
+    aligned,
+    bounds_mode,
+    grown,
+    in_bounds,
+    no_ticks,
+)
+from watersmeet.index.bisort_kernels import GREATEST, SINGLE, forget, merge_kernel
+
+CHUNK = 256  # probes that go down together
+FEW = 4  # partners that are written whether or not they are any; no more than there are sentinels
+STEP = 8  # keys that are counted at a time: what a vector register, and a cache line, hold
+_NONE = np.zeros(0, np.int64)
+_NO_CODE = (0, -1, 0)
+
+
+class Levels(NamedTuple):
+    """The inner nodes; what a kernel needs to go down."""
+
+    separators: Array
+    begins: Array  # where each level begins
+    fan_out: int
+    depth: int  # how many levels to go down
+
+
+@njit(inline="always")
+def count_below(keys, at, width, key):
+    """How many of `width` sorted keys are below this one. It may look at up to 7 more: none of those is, then."""
+    n = uint64(0)
+    block = uint64(0)
+    while block < width:
+        for u in range(STEP):
+            n += uint64(1) if keys[at + block + uint64(u)] < key else uint64(0)
+        block += uint64(STEP)
+    return n
+
+
+@njit(nogil=True, cache=True)
+def route(levels, keys, first, count, places):
+    """places[i] becomes the number of the node, `depth` levels down, in whose range the ascending keys[first + i] is."""
+    width = uint64(levels.fan_out)
+    separators = levels.separators
+    node = uint64(0)
+    level = 0
+    while level < levels.depth:
+        at = uint64(levels.begins[level]) + node * width
+        child = count_below(separators, at, width, keys[first])
+        if child != count_below(separators, at, width, keys[first + count - 1]):
+            break
+        node = node * width + child
+        level += 1
+    for i in range(count):
+        places[i] = node
+    for below in range(level, levels.depth):
+        begin = uint64(levels.begins[below])
+        for i in range(count):
+            at = uint64(places[i]) * width
+            places[i] = at + count_below(separators, begin + at, width, keys[first + i])
+
+
+@njit(nogil=True, cache=True)
+def _search(levels, keys, rows, size, lows, first, count, starts):
+    """starts[i] becomes the first place whose key is not below lows[first + i]."""
+    route(levels, lows, first, count, starts)
+    width = uint64(levels.fan_out)
+    touched = np.int32(0)
+    for i in range(count):
+        at = uint64(starts[i]) * width
+        touched ^= rows[at]  # to have that line at hand when pairs are written
+        starts[i] = min(at + count_below(keys, at, width, lows[first + i]), uint64(size))
+    starts[count] = touched  # so that the reads are not optimised away
+
+
+@njit(nogil=True, cache=True)
+def _find(
+    levels, keys, rows, size, lows, highs, probe_rows, first, stop, mode, low, high, ticks, out_probe, out_row
+):  # fmt: skip
+    """Returns (first probe not done, pairs written).
+
+    How many partners a probe has follows no pattern that a processor could learn, so the first few keys are taken
+    without asking, and counted if they are partners.
+    """
+    starts = np.empty(CHUNK + 1, np.int64)
+    n = 0
+    room = out_row.size
+    end = uint64(size)
+    while first < stop:
+        count = min(CHUNK, stop - first)
+        _search(levels, keys, rows, size, lows, first, count, starts)
+        for i in range(count):
+            if n + FEW > room:
+                return first + i, n
+            before = n
+            p = probe_rows[first + i]
+            most = highs[first + i]
+            j = uint64(starts[i])
+            for u in range(FEW):
+                at = j + uint64(u)
+                hit = np.int64(at < end) & np.int64(keys[at] <= most)
+                row = rows[at]
+                if not hit:
+                    row = np.int32(0)  # what stands behind the last key is no row
+                out_probe[n] = p
+                out_row[n] = row
+                n += hit & in_bounds(mode, p, row, low, high, ticks)
+            j += uint64(FEW)
+            if keys[j - uint64(1)] > most:
+                continue
+            while j < end and keys[j] <= most:
+                if n == room:
+                    return first + i, before
+                row = rows[j]
+                out_probe[n] = p
+                out_row[n] = row
+                n += in_bounds(mode, p, row, low, high, ticks)
+                j += uint64(1)
+        first += count
+    return first, n
+
+
+@njit(nogil=True, cache=True)
+def _count(levels, keys, rows, size, lows, highs, probe_rows, first, stop, mode, low, high, ticks):
+    """How many pairs `_find` would write; without bounds a long range is galloped over."""
+    starts = np.empty(CHUNK + 1, np.int64)
+    n = 0
+    one = uint64(1)
+    end = uint64(size)
+    while first < stop:
+        count = min(CHUNK, stop - first)
+        _search(levels, keys, rows, size, lows, first, count, starts)
+        for i in range(count):
+            most = highs[first + i]
+            j = uint64(starts[i])
+            if mode == UNBOUNDED:
+                step = one
+                while j + step <= end and keys[j + step - one] <= most:
+                    j += step
+                    step <<= one
+                beyond = min(j + step - one, end)
+                while j < beyond:
+                    middle = (j + beyond) >> one
+                    if keys[middle] <= most:
+                        j = middle + one
+                    else:
+                        beyond = middle
+                n += np.int64(j) - starts[i]
+            else:
+                p = probe_rows[first + i]
+                while j < end and keys[j] <= most:
+                    n += in_bounds(mode, p, rows[j], low, high, ticks)
+                    j += one
+        first += count
+    return n
+
+
+class CSSTree:
+    """Sorted keys with their rows, and the separators over them."""
+
+    def __init__(self, fan_out: int, expected: int = 0):
+        self.size = 0
+        self.fan_out = fan_out
+        self._pad = 2 * fan_out + STEP  # places behind the last key that a search may look at
+        self._keys = np.full(self._pad, GREATEST, np.int64)
+        self._rows = np.zeros(self._pad, np.int32)
+        self._reserve(expected)
+        self._build()
+
+    def merge(self, keys: Array, rows: Array, first_row: int = 0) -> None:
+        """Take in sorted keys; their rows get `first_row` added. O(n)."""
+        if not keys.size:
+            return
+        size = self.size + keys.size
+        if size > self._keys.size - self._pad:
+            self._reserve(grown(self._keys.size - self._pad, size))
+        merge_kernel(SINGLE)(_NO_CODE, _NONE, self._keys, self._rows, self.size, _NONE, keys, rows, first_row)
+        self.size = size
+        self._build()
+
+    def forget(self, gone: int, build: bool = True) -> None:
+        """Drop the rows below `gone` and number the others from 0; `build=False` if a merge follows. O(n)."""
+        self.size = forget(_NONE, self._keys, self._rows, self.size, np.int32(gone))
+        if build:
+            self._build()
+
+    def _build(self) -> None:
+        """Sentinels behind the keys, and the levels above them, from the lowest up."""
+        self._keys[self.size : self.size + self._pad] = GREATEST
+        self._rows[self.size : self.size + self._pad] = 0
+        f = self.fan_out
+        overrun = -f % STEP  # that a search may look at behind the last node of a level
+        below = self._keys[: self.size]
+        levels: list[Array] = []
+        self._nodes: list[int] = []  # at each depth
+        while below.size > f:
+            nodes = -(-below.size // f)
+            level = np.full(-(-nodes // f) * f + overrun, GREATEST, np.int64)
+            level[: nodes - 1] = below[f - 1 :: f][: nodes - 1]
+            levels.insert(0, level)
+            self._nodes.insert(0, nodes)
+            below = level[:nodes]
+        self._nodes.insert(0, 1)
+        begins = np.cumsum([0, *(level.size for level in levels)])
+        separators = aligned(int(begins[-1]))
+        for level, begin in zip(levels, begins, strict=False):
+            separators[begin : begin + level.size] = level
+        self.levels = Levels(separators, begins, f, len(levels))
+
+    def _reserve(self, room: int) -> None:
+        keys, rows = aligned(room + self._pad), np.empty(room + self._pad, np.int32)
+        keys[: self.size], rows[: self.size] = self._keys[: self.size], self._rows[: self.size]
+        self._keys, self._rows = keys, rows
+
+    def trim(self) -> None:
+        """Give back spare room. O(n)."""
+        if self._keys.size > self.size + self._pad:
+            self._reserve(self.size)
+            self._build()
+
+    def inner_nodes(self, depth: int) -> tuple[Levels, int]:
+        """The way down to the inner nodes of this depth (or of the deepest there are), and the number of those."""
+        depth = max(min(depth, self.levels.depth - 1), 0)
+        return self.levels._replace(depth=depth), self._nodes[depth]
+
+    def find(self, band, start: int, stop: int, bounds: TickBounds | None) -> Iterator[Pairs]:
+        """Pairs of the probes band[start:stop]. O(log n) a probe, O(1) a partner."""
+        _, lows, highs, probe_rows = band
+        b = bounds or no_ticks()
+        out = Emitter(min(2 * (stop - start) + 64, PORTION))
+        while start < stop and self.size:
+            done, n = _find(
+                self.levels, self._keys, self._rows, self.size, lows, highs, probe_rows, start, stop,
+                bounds_mode(bounds), b.low, b.high, b.ticks, out.batch_rows, out.rows,
+            )  # fmt: skip
+            if n:
+                yield out.emitted(n)
+            if done == start:
+                out.grow()  # a single probe has more partners than there was room for
+            elif done < stop:
+                out = Emitter(max(out.rows.size, min(2 * out.rows.size, PORTION)))
+            start = done
+
+    def count(self, band, start: int, stop: int, bounds: TickBounds | None) -> int:
+        """As `find`; without bounds no partner is looked at."""
+        _, lows, highs, probe_rows = band
+        b = bounds or no_ticks()
+        return _count(
+            self.levels, self._keys, self._rows, self.size, lows, highs, probe_rows, start, stop,
+            bounds_mode(bounds), b.low, b.high, b.ticks,
+        )  # fmt: skip
+
+    def entries(self) -> tuple[Array, Array]:
+        """All keys, in order, and their rows; by reference."""
+        return self._keys[: self.size], self._rows[: self.size]
+
+    def nbytes(self) -> int:
+        """Bytes in use; room that was never written to takes none."""
+        return 12 * (self.size + self._pad) + self.levels.separators.nbytes
+
+    def check_invariants(self) -> None:
+        n, f = self.size, self.fan_out
+        keys = self._keys[:n]
+        assert np.all(keys[1:] >= keys[:-1]), f"keys are not sorted: {keys}"
+        behind = self._keys[n : n + self._pad]
+        assert behind.size == self._pad and np.all(behind == GREATEST), f"no sentinels behind key {n}: {behind}"
+        separators, begins, _, depth = self.levels
+        below = keys
+        for level in reversed(range(depth)):
+            own = separators[begins[level] : begins[level + 1]]
+            nodes = -(-below.size // f)
+            greatest = np.array([below[k * f : (k + 1) * f].max() for k in range(nodes)])
+            assert np.array_equal(own[: nodes - 1], greatest[:-1]), f"level {level} is not {greatest}: {own}"
+            assert np.all(own[nodes - 1 :] == GREATEST), f"level {level} has no sentinels behind {nodes - 1}: {own}"
+            assert self._nodes[level + 1] == nodes, f"{nodes} nodes at depth {level + 1}: {self._nodes}"
+            below = own[:nodes]
+        assert below.size <= f, f"a root of {below.size} separators: {below}"
