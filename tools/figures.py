@@ -155,11 +155,56 @@ class Embedded:
         )
 
 
+class Index:
+    """What the papers claim, from `watersmeet bench index`. The last column is written by hand, and kept."""
+
+    header = ["row", "claim", "the paper", "here", "holds", "why"]
+
+    def __init__(self) -> None:
+        self.data = json.loads((ROOT / "docs/figures/index.json").read_text())
+
+    def claims(self, page: str) -> str:
+        machine, whys = self.data["machine"], self.whys(page)
+        unknown = "(not measured)"
+        lines = [
+            [one["row"], one["claim"], one["paper"], one["ours"] if one["holds"] else unknown, one["holds"] or "-"]
+            + [whys.get(one["claim"], "")]
+            for one in self.data["claims"]
+        ]
+        about = prose(f"""
+            {machine["cpu"]}, {machine["cores"]} cores, {self.data["started"][:10]}, commit {machine["commit"]}, the
+            best of {self.data["rounds"]} rounds. All figures are in [figures/index.json](figures/index.json).
+        """)
+        targets = [
+            [one["against"], f"{one['value']:.3g}", f"{one['sense']} {one['target']:g}", "yes" if one["ok"] else "no"]
+            for one in self.data["ratios"]
+            if one["target"] is not None
+        ]
+        ours = prose("And what we ask of our own choice, over all joins of the run:")
+        parts = [about, table(self.header, lines)]
+        parts += [ours, table(["auto, or an index, against", "ratio", "target", "holds"], targets)] if targets else []
+        return "\n".join(parts)
+
+    def whys(self, page: str) -> dict[str, str]:
+        """The last column as it stands, by claim."""
+        cells = [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith("| ")]
+        return {row[1]: row[5] for row in cells if len(row) == len(self.header)}
+
+
+def table(header: list[str], rows: list[list[str]]) -> str:
+    lines = ["| " + " | ".join(row) + " |" for row in (header, *rows)]
+    lines.insert(1, "|" + "---|" * len(header))
+    return "\n".join(lines) + "\n"
+
+
 def main() -> None:
     embedded = Embedded()
     put("README.md", "figures", embedded.figures())
     put("README.md", "measured", embedded.measured())
     put("docs/windows.md", "subwindows measured", embedded.subwindows())
+    if (ROOT / "docs/figures/index.json").exists():
+        page = "docs/reproduction.md"
+        put(page, "claims", Index().claims((ROOT / page).read_text()))
 
 
 if __name__ == "__main__":

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from watersmeet.engine.choose import NAMES as INDEX_NAMES
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -168,7 +170,7 @@ def explain(
     time: Annotated[str, typer.Option(help='Time column of both streams, or of each: "ts, seen_at".')] = "ts",
     lateness: Annotated[str, typer.Option(help='How far behind a row may come: "2 seconds".')] = "0",
     how: Annotated[str, typer.Option(help="inner, left, right, full, semi or anti.")] = "inner",
-    index: Annotated[str, typer.Option(help="auto, nested_loop, hash or bisort.")] = "auto",
+    index: Annotated[str, typer.Option(help=f"One of {', '.join(INDEX_NAMES)}.")] = "auto",
 ) -> None:
     """Show how a join would run: the terms of its predicate, its window, its index.
 
@@ -245,6 +247,35 @@ def spark(
         measured(
             "spark", out, markdown, lambda store, say: spark.run(quick, only, contender, rows, rounds, store, say=say)
         )
+
+
+@bench_app.command()
+def index(
+    quick: Annotated[bool, typer.Option("--quick", help="Small sizes, for a first look.")] = False,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Run only this part (structures, shapes, convergence, windows, equality, chains, merging, steps, "
+            "matches, memory, asymmetric, distributions, drift); may be repeated."
+        ),
+    ] = None,
+    largest: Annotated[
+        int | None, typer.Option(min=10, help="Log2 of the largest window; others follow.", show_default="23")
+    ] = None,
+    rounds: Annotated[int | None, ROUNDS] = None,
+    out: Annotated[Path | None, OUT] = None,
+    markdown: Annotated[bool, MARKDOWN] = False,
+) -> None:
+    """Measure the window indexes as the papers they are from did, and hold the papers' figures against it.
+
+    Everything runs on one thread, in turns, and all answers are compared; exit code 1 if one differs. The whole takes
+    about a quarter of an hour.
+
+    Example: `watersmeet bench index --quick --only windows`
+    """
+    from watersmeet.bench import index
+
+    measured("index", out, markdown, lambda store, say: index.run(quick, only, store, rounds, largest, say=say))
 
 
 def measured(name: str, out: Path | None, markdown: bool, run: Callable[[Path, Callable], dict[str, Any]]) -> None:

@@ -195,7 +195,7 @@ class Embedded(Bench):
                 agree([ours] + [lane for lanes in forms.values() for lane in lanes])
                 forms = {peer: near_best(lanes) for peer, lanes in forms.items()}
                 if workload.window_rows + workload.batch_rows < kept:
-                    least = [least_lane(peer, fastest(lanes)) for peer, lanes in forms.items()]
+                    least = [least_lane(peer, workload, fastest(lanes).form) for peer, lanes in forms.items()]
             for lane in least:
                 lane.turn(sizes.turn)
             if symmetric:
@@ -283,10 +283,9 @@ def near_best(lanes: list[Lane]) -> list[Lane]:
     return [lane for lane in lanes if lane.speed >= 0.6 * fastest(lanes).speed]
 
 
-def least_lane(peer: type[Peer], lane: Lane) -> Lane:
-    """The same form of the same peer, keeping only the window and one batch."""
-    workload = lane.workload
-    least = peer_lane(peer, workload, workload.window_rows + workload.batch_rows, lane.form)
+def least_lane(peer: type[Peer], workload: Workload, form: str) -> Lane:
+    """This form of the peer, keeping only the window and one batch."""
+    least = peer_lane(peer, workload, workload.window_rows + workload.batch_rows, form)
     least.name = f"{peer.name}, least buffer"
     return least
 

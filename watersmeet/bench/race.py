@@ -27,6 +27,19 @@ from watersmeet.bench.workloads import SIDES, Workload
 FILL_ROWS = 1 << 18
 
 
+class Streams(Protocol):
+    """What a race is run over: two streams, and how much of them a window and a batch hold."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def window_rows(self) -> int: ...
+    @property
+    def batch_rows(self) -> int: ...
+
+    def rows(self, side: str, start: int, rows: int) -> pa.RecordBatch: ...
+
+
 class Contender(Protocol):
     def load(self, side: str, batch: pa.RecordBatch) -> None:
         """Take a batch while the window fills; results are not looked at."""
@@ -90,7 +103,7 @@ class Lane:
 
     name: str
     form: str
-    workload: Workload
+    workload: Streams
     contender: Contender
     position: int = 0
     speeds: list[float] = field(default_factory=list)  # tuples/s, a round each
@@ -107,11 +120,11 @@ class Lane:
 
     def turn(self, seconds: float, least_rows: int = 0, least_pairs: int = 2, timed: bool = True) -> float:
         """Push pairs of batches until the clock shows `seconds` and the minimums are met; tuples/s."""
-        clock, rows, pairs = 0.0, 0, 0
-        while clock < seconds or rows < 2 * least_rows or pairs < least_pairs:
+        clock, before, pairs = 0.0, self.rows_in, 0
+        while clock < seconds or pairs * self.workload.batch_rows < least_rows or pairs < least_pairs:
             clock += self.step()
-            rows += 2 * self.workload.batch_rows
             pairs += 1
+        rows = self.rows_in - before
         if timed:
             self.speeds.append(rows / clock)
         return rows / clock
@@ -128,7 +141,7 @@ class Lane:
             total += Checksum.of(*self.contender.pairs(results))
         self.checks.append(total)
         self.position += size
-        self.rows_in += 2 * size
+        self.rows_in += sum(batch.num_rows for _, batch in batches)
         return clock
 
     @property

@@ -6,7 +6,7 @@ import io
 import json
 import statistics
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,21 @@ def text(results: dict[str, Any]) -> str:
     return console.file.getvalue()  # type: ignore[attr-defined]
 
 
+def plain(results: dict[str, Any]) -> str:
+    """The same as plain lines, where rich is not installed."""
+    parts = []
+    for title, header, rows in tables(results):
+        lines = [header, *rows]
+        widths = [max(len(row[i]) for row in lines) for i in range(len(header))]
+        left = [i == 0 or name in LEFT for i, name in enumerate(header)]
+        parts.append(title)
+        for row in lines:
+            cells = (cell.ljust(n) if flush else cell.rjust(n) for cell, n, flush in zip(row, widths, left))
+            parts.append("  ".join(cells).rstrip())
+        parts.append("")
+    return "\n".join(parts + footer(results))
+
+
 def markdown(results: dict[str, Any]) -> str:
     """The same tables in Markdown."""
     parts = []
@@ -47,7 +62,7 @@ def markdown(results: dict[str, Any]) -> str:
     return "\n\n".join(parts + ["  \n".join(footer(results))]) + "\n"
 
 
-LEFT = {"contender", "form", "against", ""}
+LEFT = {"contender", "form", "against", "setting", "claim", "the paper", ""}
 
 
 def line(cells: Iterable[str]) -> str:
@@ -58,6 +73,8 @@ def tables(results: dict[str, Any]) -> list[tuple[str, Row, list[Row]]]:
     """(title, header, rows) of each table: one for speeds, one for ratios, for each part that was run."""
     if results["benchmark"] == "spark":
         return spark_tables(results)
+    if results["benchmark"] == "index":
+        return index_tables(results)
     found = []
     for part, template in TITLES.items():
         title = template.format(seconds=results["within_seconds"])
@@ -112,6 +129,77 @@ def spark_tables(results: dict[str, Any]) -> list[tuple[str, Row, list[Row]]]:
             ratio_rows = [[row["against"], number(row["value"]), target(row), verdict(row)] for row in ratios]
             found.append((f"{part}: watersmeet relative to others", ["against", "ratio", "target", ""], ratio_rows))
     return found
+
+
+def index_tables(results: dict[str, Any]) -> list[tuple[str, Row, list[Row]]]:
+    """The same of a run of indexes: a table a part, contenders side by side; and what the papers say."""
+    found = []
+    for part, title in INDEX_TITLES.items():
+        rows = [row for row in results["results"] if row["part"] == part]
+        if not rows:
+            continue
+        cells: dict[tuple[str, ...], dict[str, str]] = {}
+        for row in rows:
+            for setting, contender, value in index_cells(row):
+                where = (count(row["window"]), count(row["batch"]), setting)
+                cells.setdefault(where, {})[contender] = value
+        contenders = list(dict.fromkeys(name for line in cells.values() for name in line))
+        if len(contenders) > 10:  # too wide a table: a line each
+            header = ["window", "batch", "setting", "contender", ""]
+            lines = [[*where, name, value] for where, line in cells.items() for name, value in line.items()]
+        else:
+            header = ["window", "batch", "setting", *contenders]
+            lines = [[*where, *(line.get(name, "-") for name in contenders)] for where, line in cells.items()]
+        found.append((f"{part}: {title}", header, lines))
+    ratios = [[row["against"], number(row["value"]), target(row), verdict(row)] for row in results["ratios"]]
+    if ratios:
+        found.append(("Our own targets", ["against", "ratio", "target", ""], ratios))
+    if results["claims"]:
+        header = ["row", "claim", "the paper", "here", "holds"]
+        lines = [
+            [one["row"], one["claim"], one["paper"], one["ours"], one["holds"] or "not judged"]
+            for one in results["claims"]
+        ]
+        found.append(("What the papers say, and what was measured here", header, lines))
+    return found
+
+
+def index_cells(row: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """(setting, contender, value) of a result."""
+    setting, name = row["setting"], row["contender"]
+    if "errors" in row:
+        for adjustment, error in enumerate(row["errors"]):
+            yield f"{setting}, {row['form']}", str(adjustment), f"{error:.3f}"
+    elif "ns" in row:
+        for step, ns in row["ns"].items():
+            yield name, step, number(ns)
+    elif "phases" in row:
+        for phase, speed in row["phases"].items():
+            yield f"{setting}, {phase}", name, number(speed / 1e6)
+    elif "ns_per_tuple" in row:
+        matches = "" if row["matches"] is None else f", {row['matches']:g}"
+        yield setting + matches, f"{name} {row['form']}".strip(), number(row["ns_per_tuple"])
+    elif "tuples_per_s" in row:
+        yield setting, name, number(row["tuples_per_s"] / 1e6)
+    else:
+        yield setting, name, number(row["bytes_per_tuple"])
+
+
+INDEX_TITLES = {
+    "structures": "ns a tuple, by what is done (and how many partners a probe has)",
+    "shapes": "ns a tuple, by partitions, leaves or fan-out",
+    "convergence": "how uneven RaP-Table's partitions are after so many adjustments: mean error, in shares",
+    "windows": "M tuples/s of a band join over last(window), about 2 partners a tuple",
+    "equality": "the same, of an equality",
+    "chains": "M tuples/s, by subwindows a window is cut into",
+    "merging": "M tuples/s, by merge ratio and insertion depth",
+    "steps": "ns a tuple, by step",
+    "matches": "M tuples/s, by partners a tuple",
+    "memory": "bytes of the index a tuple in the window, at most",
+    "asymmetric": "M tuples/s, windows or rates that differ",
+    "distributions": "M tuples/s, by the distribution of keys",
+    "drift": "M tuples/s, before, while and after the keys' distribution moves by r of its range",
+}
 
 
 def median_batch(row: dict[str, Any]) -> float:

@@ -36,7 +36,8 @@ class StreamJoin:
     self_join: both sides are one stream, pushed and kept once: `push(batch)` finds what `push(left=batch, right=batch)`
         would. Its schema is `left_schema`, its rows are counted as left.
     output: "rows" (all columns), "pairs" (positions of both tuples in their streams) or "count".
-    index: "auto", "hash", "bisort", "nested_loop", or a configured object of `watersmeet.index`.
+    index: "auto", "nested_loop", "hash", "bisort", "rap_table", "wib_tree", "btree", "frozen_btree", "im_tree",
+        "pim_tree", or a configured object of `watersmeet.index`.
     threads: for sorting, probing and gathering large batches; by default all cores.
     suffix: for right columns whose name the left has too.
     batch_rows, batch_delay: collect pushes until so many rows wait, or the first has waited so long (checked at the
