@@ -201,7 +201,7 @@ class Indexes(Bench):
             for index in (BTree(), FrozenBTree()):
                 name = f"{index.name}, {pieces} subwindows"
                 indexes[name], options[name] = index, {"subwindows": pieces}
-        streams = Streams("chains", window, min(self.sizes.batch, window >> 4))
+        streams = Streams("chains", window, max(min(self.sizes.batch, window >> 4), 4))
         self.joins.race("chains", streams, indexes, fill_step=max(streams.batch_rows, window // 8), options=options)
 
     def by_merging(self) -> None:
@@ -215,7 +215,7 @@ class Indexes(Bench):
 
     def by_step(self) -> None:
         for window in (self.sizes.rows(6), self.sizes.rows(0)):
-            self.joins.steps(Streams("steps", window, min(self.sizes.small_batch, window >> 5)), TREES)
+            self.joins.steps(Streams("steps", window, max(min(self.sizes.small_batch, window >> 5), 4)), TREES)
 
     def by_matches(self) -> None:
         window = self.sizes.rows(5)
@@ -235,7 +235,7 @@ class Indexes(Bench):
             streams = Streams("asymmetric", left, batch, right_rows=right)
             self.joins.race("asymmetric", streams, some, f"windows {left}, {right}", auto=True)
         for rate in (4, 16):
-            streams = Streams("asymmetric", window, max(batch // rate, 1), rate=rate)
+            streams = Streams("asymmetric", window, 2 * batch // (1 + rate) or 1, rate=rate)  # as many rows a push
             self.joins.race("asymmetric", streams, some, f"rates 1 : {rate}", auto=True)
 
     def by_distribution(self) -> None:

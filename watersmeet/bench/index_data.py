@@ -10,8 +10,9 @@ pushed and all contenders see the same rows. Keys are whole numbers, mostly belo
     multimodal    eight narrow Gaussians side by side                                (PanJoin, section V)
     increasing    2^10 from row to row, and a little noise: no key comes back
 
-A band is as wide as gives the wanted number of partners, on average, in a full window; for an equality the keys are as
-many as that. Predicates are given as objects, so that no SQL parser is needed.
+A band is as wide as gives the wanted number of partners, on average, in a full window (the larger, if they differ); for
+an equality the keys are as many as that. Rank-size keys are often equal, and have more partners in a large window
+whatever the band. Predicates are given as objects, so that no SQL parser is needed.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ DISTRIBUTIONS: dict[str, Callable[[Uniforms], Array]] = {
     "gaussian": lambda u: 0.5 + 0.125 * _normal(u),
     "gamma 3, 3": lambda u: -np.log(u(0) * u(1) * u(2)) * 3 / 64,
     "gamma 1, 5": lambda u: -np.log(u(0)) * 5 / 64,
-    "rank-size": lambda u: np.minimum(2.0**-22 / u(0), 1.0),
+    "rank-size": lambda u: np.minimum(2.0**-20 / u(0), 1.0),
     "multimodal": lambda u: (np.floor(u(2) * _MODES) + 0.5) / _MODES + 0.005 * _normal(u),
 }
 INCREASING = "increasing"
@@ -72,7 +73,7 @@ def band_for(distribution: str, rows: int, matches: float) -> int:
     if distribution == "uniform":
         return max(0, round((matches * KEYS / rows - 1) / 2))
     stored = np.sort(keys(distribution, np.arange(_SAMPLE), 0))
-    probes = keys(distribution, np.arange(_SAMPLE), 1)
+    probes = np.sort(keys(distribution, np.arange(_SAMPLE), 1))  # in order they are found sooner
 
     def found(band: int) -> float:
         inside = np.searchsorted(stored, probes + band, "right") - np.searchsorted(stored, probes - band)
@@ -108,12 +109,17 @@ class Streams:
     seed: int = 7
 
     @property
+    def most_rows(self) -> int:
+        """Of the larger window."""
+        return max(self.window_rows, self.right_rows or 0)
+
+    @property
     def domain(self) -> int:
         return max(1, round(self.window_rows / self.matches)) if self.equality else KEYS
 
     @property
     def band(self) -> int:
-        return 0 if self.equality else band_for(self.distribution, self.window_rows, self.matches)
+        return 0 if self.equality else band_for(self.distribution, self.most_rows, self.matches)
 
     @property
     def on(self) -> Expr:

@@ -84,16 +84,17 @@ class Joins:
         same = self.same_as_auto(streams, indexes) if auto else None
         if auto and same is None:
             contenders[AUTO] = AUTO
-        step = fill_step or max(streams.batch_rows, min(streams.window_rows // 4, FILL_ROWS))
+        window = streams.most_rows
+        step = fill_step or max(streams.batch_rows, min(window // 4, FILL_ROWS))
         lanes = {}
         for name, index in contenders.items():
             joined = Joined(streams, index, **(options or {}).get(name, {}))
             lane = lanes[name] = Lane(name, setting, streams, joined)
-            lane.fill(streams.window_rows + streams.window_rows // 4, step)
+            lane.fill(window + window // 4, step)
             lane.turn(self.turn / 2, least_pairs=1, timed=False)
         for _ in range(self.rounds):
             for lane in lanes.values():
-                lane.turn(self.turn, least_rows=streams.window_rows // 2)
+                lane.turn(self.turn, least_rows=window // 2)
         checked = agree(list(lanes.values()))
         speeds = {name: lane.speed for name, lane in lanes.items()}
         about = {"part": part, "setting": setting, "checked_pairs": checked.pairs} | more
