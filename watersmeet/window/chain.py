@@ -106,6 +106,7 @@ class Subwindow:
         self.in_order = True
         self.swept = 0  # rows before this are all settled
         self._expired = 0  # rows before this have expired
+        self._start = 0  # where row 0 lies in the arrays below; what lies before it has been forgotten
         self._ticks = None if counts else np.empty(0, np.int64)  # None: ticks are positions
         self._settled = np.empty(0, np.uint8) if keeps_settled else None
 
@@ -133,31 +134,33 @@ class Subwindow:
     def ticks(self) -> Array:
         if self._ticks is None:
             return np.arange(self.base, self.base + self.size)
-        return self._ticks[: self.size]
+        return self._ticks[self._start : self._start + self.size]
 
     @property
     def settled(self) -> Array:
         assert self._settled is not None
-        return self._settled[: self.size]
+        return self._settled[self._start : self._start + self.size]
 
     def append(self, ticks: Array, span: Span, entries: Any, settled: Array | None) -> None:
         self.in_order &= span.in_order and (self.greatest is None or span.least >= self.greatest)
         self.least = span.least if self.least is None else min(self.least, span.least)
         self.greatest = span.greatest if self.greatest is None else max(self.greatest, span.greatest)
         if self._ticks is not None:
-            self._ticks = appended(self._ticks, self.size, ticks)
+            self._ticks = appended(self._ticks, self._start + self.size, ticks)
         if self._settled is not None:
             assert settled is not None
-            self._settled = appended(self._settled, self.size, settled)
+            self._settled = appended(self._settled, self._start + self.size, settled)
         self.structure.insert(entries, self.size)
         self.size += ticks.size
 
     def seal(self) -> None:
         self.structure.seal()
-        if self._ticks is not None:
-            self._ticks = self.ticks.copy()
-        if self._settled is not None:
-            self._settled = self.settled.copy()
+        ticks, settled = self._ticks, self._settled
+        if ticks is not None:
+            ticks = self.ticks.copy()
+        if settled is not None:
+            settled = self.settled.copy()
+        self._ticks, self._settled, self._start = ticks, settled, 0
 
     def settle_below(self, tick: int | None) -> Array:
         """Rows not settled whose tick is below (None: all of them); from now on they are."""
@@ -192,21 +195,26 @@ class Subwindow:
         return self._expired
 
     def forget(self, gone: int) -> None:
-        """Let go of the oldest rows; the others are numbered from 0 again."""
+        """Let go of the oldest rows; the others are numbered from 0 again. O(gone), beside the structure's cost."""
         cast(Forgetting, self.structure).forget(gone)
         self.base += gone
         self.size -= gone
-        for array in (self._ticks, self._settled):
-            if array is not None:
-                array[: self.size] = array[gone : gone + self.size]
+        self._start += gone
+        if self._start >= self.size:
+            for array in (self._ticks, self._settled):
+                if array is not None:
+                    array[: self.size] = array[self._start : self._start + self.size]
+            self._start = 0
         self.swept = max(self.swept - gone, 0)
         self._expired = max(self._expired - gone, 0)
         if self._ticks is None:
             self.least = self.base
+        elif self.in_order:
+            self.least = int(self.ticks[0])
         else:
             ticks = self.ticks
             self.least = int(ticks.min())
-            self.in_order = self.in_order or bool(np.all(ticks[1:] >= ticks[:-1]))  # what was not may have gone
+            self.in_order = bool(np.all(ticks[1:] >= ticks[:-1]))  # what was not may have gone
 
     def bounds(self, low: Array, high: Array) -> TickBounds:
         """Bounds on ticks for this subwindow; as rows where those are in order of ticks."""

@@ -106,6 +106,10 @@ class Payload:
 
     def retain(self, kept: list[tuple[int, int]]) -> None:
         """Let go of chunks that hold no position in these ascending (first, one behind the last) ranges."""
+        if len(kept) == 1 and self._chunks:
+            first, stop = kept[0]
+            if first < self._starts[0] + self._chunks[0].num_rows and stop == self._end:
+                return  # all are needed still, as most often when a few tuples have expired
         ranges = iter([*kept, (self._end, self._end + 1)])
         first, stop = next(ranges)
         wanted = []
