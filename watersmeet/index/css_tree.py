@@ -36,6 +36,7 @@ import numpy as np
 from numba import njit, uint64
 
 from watersmeet.index.base import (
+    BY_ROW,
     PORTION,
     UNBOUNDED,
     Array,
@@ -45,7 +46,6 @@ from watersmeet.index.base import (
     aligned,
     bounds_mode,
     grown,
-    in_bounds,
     no_ticks,
 )
 from watersmeet.index.bisort_kernels import GREATEST, SINGLE, forget, merge_kernel
@@ -80,7 +80,7 @@ def count_below(keys, at, width, key):
 
 @njit(nogil=True, cache=True)
 def route(levels, keys, first, count, places):
-    """places[i] becomes the number of the node, `depth` levels down, in whose range the ascending keys[first + i] is."""
+    """places[i] becomes the number of the node, `depth` levels down, in whose range keys[first + i] (ascending) is."""
     width = uint64(levels.fan_out)
     separators = levels.separators
     node = uint64(0)
@@ -115,6 +115,33 @@ def _search(levels, keys, rows, size, lows, first, count, starts):
 
 
 @njit(nogil=True, cache=True)
+def keep_within(mode, low, high, ticks, out_probe, out_row, first, stop):
+    """Of the pairs from `first` to `stop` keep those within bounds, one behind the other; returns where they end.
+
+    Apart from the loop that finds pairs, so that this one is compiled once and not for each way to compare ticks.
+    """
+    n = uint64(first)
+    if mode == UNBOUNDED:
+        return stop
+    if mode == BY_ROW:
+        for i in range(uint64(first), uint64(stop)):
+            p = out_probe[i]
+            row = out_row[i]
+            out_probe[n] = p
+            out_row[n] = row
+            n += uint64(low[p] <= row) & uint64(row <= high[p])
+    else:
+        for i in range(uint64(first), uint64(stop)):
+            p = out_probe[i]
+            row = out_row[i]
+            tick = ticks[row]
+            out_probe[n] = p
+            out_row[n] = row
+            n += uint64(low[p] <= tick) & uint64(tick <= high[p])
+    return np.int64(n)
+
+
+@njit(nogil=True, cache=True)
 def _find(
     levels, keys, rows, size, lows, highs, probe_rows, first, stop, mode, low, high, ticks, out_probe, out_row
 ):  # fmt: skip
@@ -124,40 +151,43 @@ def _find(
     without asking, and counted if they are partners.
     """
     starts = np.empty(CHUNK + 1, np.int64)
-    n = 0
+    n = np.int64(0)
     room = out_row.size
     end = uint64(size)
     while first < stop:
         count = min(CHUNK, stop - first)
         _search(levels, keys, rows, size, lows, first, count, starts)
+        kept = n
+        done = count
         for i in range(count):
             if n + FEW > room:
-                return first + i, n
+                done = i
+                break
             before = n
             p = probe_rows[first + i]
             most = highs[first + i]
             j = uint64(starts[i])
             for u in range(FEW):
                 at = j + uint64(u)
-                hit = np.int64(at < end) & np.int64(keys[at] <= most)
-                row = rows[at]
-                if not hit:
-                    row = np.int32(0)  # what stands behind the last key is no row
                 out_probe[n] = p
-                out_row[n] = row
-                n += hit & in_bounds(mode, p, row, low, high, ticks)
+                out_row[n] = rows[at]
+                n += np.int64(at < end) & np.int64(keys[at] <= most)
             j += uint64(FEW)
             if keys[j - uint64(1)] > most:
                 continue
-            while j < end and keys[j] <= most:
-                if n == room:
-                    return first + i, before
-                row = rows[j]
+            while j < end and keys[j] <= most and n < room:
                 out_probe[n] = p
-                out_row[n] = row
-                n += in_bounds(mode, p, row, low, high, ticks)
+                out_row[n] = rows[j]
+                n += 1
                 j += uint64(1)
-        first += count
+            if j < end and keys[j] <= most:
+                n = before
+                done = i
+                break
+        n = keep_within(mode, low, high, ticks, out_probe, out_row, kept, n)
+        first += done
+        if done < count:
+            break
     return first, n
 
 
@@ -165,7 +195,7 @@ def _find(
 def _count(levels, keys, rows, size, lows, highs, probe_rows, first, stop, mode, low, high, ticks):
     """How many pairs `_find` would write; without bounds a long range is galloped over."""
     starts = np.empty(CHUNK + 1, np.int64)
-    n = 0
+    n = np.int64(0)
     one = uint64(1)
     end = uint64(size)
     while first < stop:
@@ -187,10 +217,18 @@ def _count(levels, keys, rows, size, lows, highs, probe_rows, first, stop, mode,
                     else:
                         beyond = middle
                 n += np.int64(j) - starts[i]
-            else:
-                p = probe_rows[first + i]
+                continue
+            p = probe_rows[first + i]
+            least_tick = low[p]
+            most_tick = high[p]
+            if mode == BY_ROW:
                 while j < end and keys[j] <= most:
-                    n += in_bounds(mode, p, rows[j], low, high, ticks)
+                    n += np.int64(least_tick <= rows[j]) & np.int64(rows[j] <= most_tick)
+                    j += one
+            else:
+                while j < end and keys[j] <= most:
+                    tick = ticks[rows[j]]
+                    n += np.int64(least_tick <= tick) & np.int64(tick <= most_tick)
                     j += one
         first += count
     return n

@@ -2,15 +2,15 @@
 
 Purpose: ordered keys over a whole window that moves on steadily.
 
-    new tuples -> [ mutable: B+-Tree ] --- when it holds merge_ratio of the window ---> [ immutable: CSS-tree ] -> expired
+    new tuples -> [ mutable: B+-Tree ] -- when it holds merge_ratio of the window --> [ immutable: CSS-tree ] -> expired
 
-New tuples go to the mutable tree, which is small and stays in cache. When it holds its share of the window, all of it is
-merged with the immutable tree, and what has expired there is dropped in the same breath; so no tuple is ever deleted on
-its own. A probe searches both, and leaves out expired tuples by their ticks.
+New tuples go to the mutable tree, which is small and stays in cache. When it holds its share of the window, all of it
+is merged with the immutable tree, and what has expired there is dropped in the same breath; so no tuple is ever deleted
+on its own. A probe searches both, and leaves out expired tuples by their ticks.
 
-Example, merge_ratio 1/4 and a window of 8: the immutable tree holds rows 0..7, the mutable one 8 and 9. Rows 0 and 1 have
-expired, but are still there; since 2 = 8 / 4 the trees are merged now, into an immutable one of the rows 2..9, numbered
-0..7 again, and the mutable one is empty.
+Example, merge_ratio 1/4 and a window of 8: the immutable tree holds rows 0..7, the mutable one 8 and 9. Rows 0 and 1
+have expired, but are still there; since 2 = 8 / 4 the trees are merged now, into an immutable one of the rows 2..9,
+numbered 0..7 again, and the mutable one is empty.
 
 Invariants: those of both trees; every live row is in exactly one of them; outside of `insert` and `forget` the mutable
 tree holds less than twice its share.
@@ -73,7 +73,7 @@ class IMTree(SortedBatches):
 
 
 class MergeTreeStructure:
-    """An immutable tree, and mutable ones for the nodes at `insertion_depth` of it: of the IM-Tree one, for its root."""
+    """An immutable tree, and mutable ones for its nodes at `insertion_depth`: in an IM-Tree one, for the root."""
 
     def __init__(self, merge_ratio: float, fan_out: int, insertion_depth: int, expected: int = 0):
         self._ratio = merge_ratio

@@ -1,4 +1,4 @@
-"""PIM-Tree (partitioned in-memory merge tree): an IM-Tree whose mutable part is split by the nodes of the immutable one.
+"""PIM-Tree (partitioned in-memory merge tree): an IM-Tree whose mutable part is split by the immutable one's nodes.
 
 Purpose: as the IM-Tree, with mutable trees that are small, and that can be worked on independently of each other.
 
@@ -7,24 +7,24 @@ Purpose: as the IM-Tree, with mutable trees that are small, and that can be work
                                    |          |
     mutable                   [ up to 30 ] [ beyond ]     a B+-Tree each, over one pool of nodes
 
-A new tuple goes down the immutable tree to the insertion depth and into the sub-tree of the node it has come to. So keys
-are spread over the sub-trees as the window's are, and adapt with every merge, which plants new, empty sub-trees. A probe
-searches the immutable tree, and the sub-trees of the nodes that its range reaches.
+A new tuple goes down the immutable tree to the insertion depth and into the sub-tree of the node it has come to. So
+keys are spread over the sub-trees as the window's are, and adapt with every merge, which plants new, empty sub-trees. A
+probe searches the immutable tree, and the sub-trees of the nodes that its range reaches.
 
 Example: with the separators above the key 30 goes to the first sub-tree, 31 to the second. A probe for [25, 28] looks
 into the first only, one for [25, 40] into both.
 
-Invariants: those of the IM-Tree; the keys of sub-tree i are above separator i - 1 and up to separator i, which is int64's
-greatest value for the last.
+Invariants: those of the IM-Tree; the keys of sub-tree i are above separator i - 1 and up to separator i, which is
+int64's greatest value for the last.
 
-Cost: as the IM-Tree's, but insert O(insertion_depth + log(merge_ratio * n / sub-trees)). Memory: as the IM-Tree's, and a
-leaf that is not full for each sub-tree.
+Cost: as the IM-Tree's, but insert O(insertion_depth + log(merge_ratio * n / sub-trees)). Memory: as the IM-Tree's, and
+a leaf that is not full for each sub-tree.
 
 Reference: PIM, section 3.3, appendices A.1 and A.2.
 Differs from the paper: the search conditions of its algorithms 1 and 2 are turned round (as printed, they would go
 past the keys that are not smaller); a key lies in one sub-tree only, however often it occurs, so that the leaves of
-neighbouring sub-trees need no links; a sub-tree without entries has no nodes; where the immutable tree has no inner nodes
-as deep as that, sub-trees are attached to the deepest it has; no locks yet.
+neighbouring sub-trees need no links; a sub-tree without entries has no nodes; where the immutable tree has no inner
+nodes as deep as that, sub-trees are attached to the deepest it has; no locks yet.
 """
 
 from __future__ import annotations
@@ -56,7 +56,8 @@ class PIMTree(IMTree):
         check_fan_out(self.fan_out)
         depth = self.insertion_depth
         if isinstance(depth, bool) or not isinstance(depth, int):
-            raise TypeError(f"insertion_depth must be a whole number, got {depth!r}; {_INSERTION_DEPTH} is a good value")
+            rule = f"a whole number; {_INSERTION_DEPTH} is a good value"
+            raise TypeError(f"insertion_depth must be {rule}, got {depth!r}")
         if depth < 0:
             raise ValueError(f"insertion_depth must not be negative, got {depth}; {_INSERTION_DEPTH} is a good value")
 
