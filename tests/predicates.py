@@ -29,7 +29,7 @@ class Predicate:
         if self.equality:
             names.append("hash")
         if self.equality or self.ordered:
-            names.append("bisort")
+            names += ["bisort", "btree", "frozen_btree", "im_tree", "pim_tree"]
         return names
 
     def __repr__(self) -> str:

@@ -13,7 +13,8 @@ from strategies import HOWS, INT64_MAX, INT64_MIN, WINDOW_KINDS, Scenario, scena
 
 import watersmeet as wm
 
-INDEXES = ("nested_loop", "hash", "bisort", "auto")
+TREES = {tree.name: tree for tree in (wm.index.BTree, wm.index.FrozenBTree, wm.index.IMTree, wm.index.PIMTree)}
+INDEXES = ("nested_loop", "hash", "bisort", *TREES, "auto")
 
 
 def chosen_index(join):
@@ -29,6 +30,8 @@ def capacities(draw, index):
     if index == "bisort" and draw(st.booleans()):
         sizes = st.sampled_from([3, 4, 7])
         options["index"] = wm.index.BISort(buffer_rows=draw(sizes), partition_rows=draw(sizes))
+    elif index in TREES and draw(st.integers(0, 3)):
+        options["index"] = TREES[index](fan_out=draw(st.sampled_from([3, 4, 7])))
     subwindows = draw(st.sampled_from([None, 1, 3, 7]))
     if subwindows is not None:
         options["subwindows"] = subwindows

@@ -62,7 +62,7 @@ BAD_JOINS = {
     "how": ({"how": "outer"}, [r"how", r"outer", r"full"]),
     "how of the wrong type": ({"how": None}, [r"how", r"None", r"inner"]),
     "output": ({"output": "tuples"}, [r"output", r"tuples", r"pairs"]),
-    "index": ({"index": "btree"}, [r"index", r"btree", r"bisort"]),
+    "index": ({"index": "r_tree"}, [r"index", r"r_tree", r"bisort"]),
     "index of the wrong type": ({"index": 3}, [r"index", r"3", r"bisort"]),
     "hash index without an equality": ({"on": "l.k < r.k", "index": "hash"}, [r"hash", r"equality"]),
     "no threads": ({"threads": 0}, [r"threads", r"0"]),

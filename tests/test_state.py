@@ -133,7 +133,7 @@ def test_late_tuples_are_kept_up_to_a_limit():
     assert join.take_late("left").num_rows == 100
 
 
-@pytest.mark.parametrize("index", ["hash", "bisort", "nested_loop"])
+@pytest.mark.parametrize("index", ["hash", "bisort", "btree", "frozen_btree", "im_tree", "pim_tree", "nested_loop"])
 @pytest.mark.parametrize("how", ["inner", "full"])
 @pytest.mark.parametrize("window", [wm.within(10**9), wm.last(200_000)], ids=["within", "last"])
 def test_a_stored_tuple_costs_at_most_40_bytes_beyond_its_payload(index, how, window):

@@ -122,7 +122,8 @@ def test_a_structure_holds_what_was_inserted_and_not_forgotten(name, data):
 def test_a_sealed_structure_answers_as_before(name, data):
     model = Model(data.draw(ALL[name]))
     for keys in data.draw(st.lists(inserts, max_size=6)):
-        model.insert(keys, data.draw(st.one_of(st.none(), st.lists(st.booleans(), min_size=len(keys), max_size=len(keys)))))
+        flags = st.lists(st.booleans(), min_size=len(keys), max_size=len(keys))
+        model.insert(keys, data.draw(st.one_of(st.none(), flags)))
         model.check()
     asked = data.draw(probe)[1]
     model.probe(*asked)
