@@ -102,7 +102,7 @@ def test_explain_takes_every_type(kind):
         (["l.a = r.a", "--window", "last -4"], "-4"),
         (["l.a = r.a", "--time", "a,b,c"], "--time must be one column or two"),
         (["l.a = r.a", "--how", "sideways"], "sideways"),
-        (["l.a = r.a", "--index", "btree"], "btree"),
+        (["l.a = r.a", "--index", "skip_list"], "skip_list"),
         (["l.a < r.a", "--index", "hash"], "hash"),
     ],
 )

@@ -15,7 +15,7 @@ from watersmeet.bench.spark_pipelines import CELLS, CONTENDERS, DISCARD, OURS, p
 from watersmeet.bench.spark_worker import execute
 from watersmeet.cli import app
 
-TINY = bench.Sizes(rows=4000, batch_rows=4000, seconds=0.02, check_rows=1000, check_seconds=0.01, memory="1g")
+TINY = bench.Sizes(rows=4000, batch_rows=4000, seconds=0.02, check_rows=1000, check_seconds=0.01, memory="1g", rounds=1)
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 # Each kind of contender once, each kind of join once.
 CHECKED = [("A", contender) for contender in CONTENDERS["A"]] + [("B", OURS), ("B", CELLS), ("C", OURS)]
