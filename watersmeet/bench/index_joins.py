@@ -128,7 +128,8 @@ class Joins:
             for one in (loop, index):
                 one.push("left", streams.rows("left", filled, step))
             filled += step
-        done, rows, speeds = 0, 8, []
+        done, rows = 0, 8
+        speeds: list[tuple[int, float]] = []
         while sum(count / speed for count, speed in speeds) < 2 * self.turn or done < 16:
             batch = streams.rows("right", done, rows)
             expected = Checksum.of(*index.pairs(index.push("right", batch)))
