@@ -27,7 +27,7 @@ SETTINGS = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
 }
 #: Those of a JVM that we start ourselves: no web server, no progress bars in the log, and Arrow without checks of
-#: every single access, which take a third of the time in which the JVM reads results.
+#: every single access, which cost time where there are many results.
 OWN = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
