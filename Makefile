@@ -16,7 +16,8 @@ demo: setup ## join two streams on local Spark that Spark itself will not, and c
 	@JAVA_HOME=$$(tools/java.sh) && export JAVA_HOME && $(python) -m watersmeet demo $(ARGS)
 
 test: setup ## run the tests
-	@JAVA_HOME=$$(tools/java.sh) && export JAVA_HOME && $(python) -m pytest -q $(ARGS)
+	@$(python) -m watersmeet warm  # once, not in each of the test processes
+	@JAVA_HOME=$$(tools/java.sh) && export JAVA_HOME && $(python) -m pytest -q --numprocesses auto --maxprocesses 4 --dist loadgroup $(ARGS)
 
 lint: setup ## ruff and mypy
 	@$(python) -m ruff check $(ARGS) .

@@ -8,10 +8,13 @@ values; pushes of no rows at all; tuples out of order within the lateness and be
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from hypothesis import strategies as st
 from oracle import Advance, Close, Flush, Hopping, Last, Push, Row, Step, Window, Within
 from predicates import PREDICATES, Predicate
+
+import watersmeet as wm
 
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 
@@ -102,6 +105,44 @@ class Scenario:
         return f"Scenario({self.predicate!r}, {self.window}, {self.how!r}, {options}, steps=[{steps}\n])"
 
 
+class Setting:
+    """What every scenario begins with: predicate, window and join type, the values that rows take, and a clock."""
+
+    def __init__(self, draw, kind, how, predicates, in_order, start):
+        self._draw = draw
+        self.predicate = draw(st.sampled_from(predicates))
+        self.window = draw(windows(kind or draw(st.sampled_from(WINDOW_KINDS))))
+        self.how = how or draw(st.sampled_from(HOWS))
+        self.timed = timed = not isinstance(self.window, Last)
+        self.time = draw(st.sampled_from([("ts", "ts"), ("ts", "rts")])) if timed else ("ts", "ts")
+        self.timestamps = draw(st.booleans()) if timed and start is None else False
+        # The clock starts anywhere: around 0, where floor and truncation differ, and at both ends of int64.
+        starts = [0, 0, -9, 50] if self.timestamps or not timed else [0, 0, -9, 50, INT64_MIN, INT64_MAX - 20]
+        self.clock = draw(st.sampled_from(starts)) if start is None else start
+        self.pool = draw(key_pools(self.predicate))
+        edges = _edges(self.window)
+        self._jitters = [0] if in_order else draw(st.sampled_from([[0], edges, [*edges, -9, 9]]))
+        self.learn = draw(st.booleans())
+
+    def moment(self) -> int:
+        return min(max(self.clock + self._draw(st.sampled_from(self._jitters)), INT64_MIN), INT64_MAX)
+
+    def values(self, most: int) -> list[Row]:
+        """Those of the columns that the predicate reads, for a few rows."""
+        return [self.pool[i] for i in self._draw(st.lists(st.integers(0, len(self.pool) - 1), max_size=most))]
+
+    def actions(self, choices: list[str]):
+        """One after the other, while time goes on."""
+        for action in self._draw(st.lists(st.sampled_from(choices), min_size=3, max_size=9)):
+            self.clock = min(self.clock + self._draw(st.sampled_from([0, 1, 1, 2, 3, 8])), INT64_MAX)
+            yield action
+
+    def scenario(self, steps: list[Step]) -> Scenario:
+        return Scenario(
+            self.predicate, self.window, self.how, [*steps, Close()], self.time, self.timestamps, self.learn
+        )
+
+
 @st.composite
 def scenarios(
     draw,
@@ -113,40 +154,25 @@ def scenarios(
     in_order: bool = False,
     start: int | None = None,
 ) -> Scenario:
-    predicate = draw(st.sampled_from(predicates))
-    window = draw(windows(kind or draw(st.sampled_from(WINDOW_KINDS))))
-    how = how or draw(st.sampled_from(HOWS))
-    timed = not isinstance(window, Last)
-    time = draw(st.sampled_from([("ts", "ts"), ("ts", "rts")])) if timed else ("ts", "ts")
-    timestamps = draw(st.booleans()) if timed and start is None else False
-    # The clock starts anywhere: around 0, where floor and truncation differ, and at both ends of int64.
-    starts = [0, 0, -9, 50] if timestamps or not timed else [0, 0, -9, 50, INT64_MIN, INT64_MAX - 20]
-    clock = draw(st.sampled_from(starts)) if start is None else start
-
-    pool = draw(key_pools(predicate))
-    jitters = [0] if in_order else draw(st.sampled_from([[0], _edges(window), [*_edges(window), -9, 9]]))
+    setting = Setting(draw, kind, how, predicates, in_order, start)
     positions = {"left": 0, "right": 0}
     steps: list[Step] = []
 
-    def moment() -> int:
-        return min(max(clock + draw(st.sampled_from(jitters)), INT64_MIN), INT64_MAX)
-
     def rows(side: str) -> list[Row]:
         made = []
-        for number in draw(st.lists(st.integers(0, len(pool) - 1), max_size=5)):
-            name = time[0] if side == "left" else time[1]
-            made.append({"id": positions[side], name: moment(), **pool[number], "note": f"{side}{positions[side]}"})
+        for values in setting.values(5):
+            name = setting.time[0] if side == "left" else setting.time[1]
+            position = positions[side]
+            made.append({"id": position, name: setting.moment(), **values, "note": f"{side}{position}"})
             positions[side] += 1
         return made
 
-    actions = ["left", "right", "both", "left", "right", "both"]
-    actions += ["advance"] if timed else []
-    actions += ["flush"] if flush else []
-    learn = draw(st.booleans())
-    if learn:
+    choices = ["left", "right", "both", "left", "right", "both"]
+    choices += ["advance"] if setting.timed else []
+    choices += ["flush"] if flush else []
+    if setting.learn:
         steps.append(Push(rows("left"), rows("right")))
-    for action in draw(st.lists(st.sampled_from(actions), min_size=3, max_size=9)):
-        clock = min(clock + draw(st.sampled_from([0, 1, 1, 2, 3, 8])), INT64_MAX)
+    for action in setting.actions(choices):
         if action == "left":
             steps.append(Push(left=rows("left")))
         elif action == "right":
@@ -159,9 +185,62 @@ def scenarios(
             which = draw(st.sampled_from(["left", "right", "both"]))
             steps.append(
                 Advance(
-                    moment() if which in ("left", "both") else None,
-                    moment() if which in ("right", "both") else None,
+                    setting.moment() if which in ("left", "both") else None,
+                    setting.moment() if which in ("right", "both") else None,
                 )
             )
-    steps.append(Close())
-    return Scenario(predicate, window, how, steps, time, timestamps, learn)
+    return setting.scenario(steps)
+
+
+@st.composite
+def self_scenarios(draw, *, kind=None, how=None, predicates=PREDICATES, flush=False, in_order=False, start=None):
+    """One stream that is both sides: every push is `Push(rows, rows)`, and rows have both time columns."""
+    setting = Setting(draw, kind, how, predicates, in_order, start)
+    position = 0
+
+    def push() -> Push:
+        nonlocal position
+        rows = []
+        for values in setting.values(6):
+            times = {"ts": setting.moment(), "rts": setting.moment()}
+            rows.append({"id": position, **times, **values, "note": f"row {position}"})
+            position += 1
+        return Push(rows, rows)
+
+    steps: list[Step] = [push()] if setting.learn else []
+    choices = ["push"] * 4 + (["advance"] if setting.timed else []) + (["flush"] if flush else [])
+    for action in setting.actions(choices):
+        if action == "push":
+            steps.append(push())
+        elif action == "flush":
+            steps.append(Flush())
+        else:
+            there = setting.moment()
+            steps.append(Advance(there, there))
+    return setting.scenario(steps)
+
+
+# ------------------------------------------------------------------------------------------- structures
+
+TREES = {tree.name: tree for tree in (wm.index.BTree, wm.index.FrozenBTree, wm.index.IMTree, wm.index.PIMTree)}
+INDEXES = ("nested_loop", "hash", "bisort", "rap_table", "wib_tree", *TREES, "auto")
+
+
+@st.composite
+def capacities(draw, index: str) -> dict[str, Any]:
+    """Options of a join that make the structures as small as they can be."""
+    options: dict[str, Any] = {"index": index}
+    sizes = st.sampled_from([3, 4, 7])
+    if index == "bisort" and draw(st.booleans()):
+        options["index"] = wm.index.BISort(buffer_rows=draw(sizes), partition_rows=draw(sizes))
+    if index == "rap_table" and draw(st.booleans()):
+        options["index"] = wm.index.RaPTable(partitions=draw(st.sampled_from([1, 3, 4, 7])), sigma=1.1)
+    if index == "wib_tree" and draw(st.booleans()):
+        options["index"] = wm.index.WiBTree(leaf_rows=draw(sizes), fan_out=draw(sizes))
+    if index in TREES and draw(st.integers(0, 3)):
+        options["index"] = TREES[index](fan_out=draw(sizes))
+    for name, values in (("subwindows", [None, 1, 3, 7]), ("subwindow_rows", [None, 3, 4, 7])):
+        value = draw(st.sampled_from(values))
+        if value is not None:
+            options[name] = value
+    return options

@@ -9,12 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle import Close, Within
 from predicates import FAMILIES, PREDICATES, servable_by
-from strategies import HOWS, INT64_MAX, INT64_MIN, WINDOW_KINDS, Scenario, scenarios
-
-import watersmeet as wm
-
-TREES = {tree.name: tree for tree in (wm.index.BTree, wm.index.FrozenBTree, wm.index.IMTree, wm.index.PIMTree)}
-INDEXES = ("nested_loop", "hash", "bisort", "rap_table", "wib_tree", *TREES, "auto")
+from strategies import HOWS, INDEXES, INT64_MAX, INT64_MIN, WINDOW_KINDS, Scenario, capacities, scenarios
 
 
 def chosen_index(join):
@@ -23,36 +18,22 @@ def chosen_index(join):
     return line.split()[1]
 
 
-@st.composite
-def capacities(draw, index):
-    """Options that make the structures as small as they can be."""
-    options = {"index": index}
-    if index == "bisort" and draw(st.booleans()):
-        sizes = st.sampled_from([3, 4, 7])
-        options["index"] = wm.index.BISort(buffer_rows=draw(sizes), partition_rows=draw(sizes))
-    if index == "rap_table" and draw(st.booleans()):
-        options["index"] = wm.index.RaPTable(partitions=draw(st.sampled_from([1, 3, 4, 7])), sigma=1.1)
-    if index == "wib_tree" and draw(st.booleans()):
-        sizes = st.sampled_from([3, 4, 7])
-        options["index"] = wm.index.WiBTree(leaf_rows=draw(sizes), fanout=draw(sizes))
-    if index in TREES and draw(st.integers(0, 3)):
-        options["index"] = TREES[index](fan_out=draw(st.sampled_from([3, 4, 7])))
-    subwindows = draw(st.sampled_from([None, 1, 3, 7]))
-    if subwindows is not None:
-        options["subwindows"] = subwindows
-    rows = draw(st.sampled_from([None, 3, 4, 7]))
-    if rows is not None:
-        options["subwindow_rows"] = rows
-    return options
+@pytest.mark.parametrize("kind", WINDOW_KINDS)
+@pytest.mark.parametrize("index", INDEXES)
+@settings(max_examples=2 * settings().max_examples)
+@given(data=st.data())
+def test_every_index_and_window_gives_the_brute_force_answer(index, kind, data):
+    scenario = data.draw(scenarios(kind=kind, predicates=servable_by(index)))
+    options = data.draw(capacities(index))
+    check_timing(answer(scenario), run(scenario, "pairs", **options))
 
 
 @pytest.mark.parametrize("how", HOWS)
 @pytest.mark.parametrize("kind", WINDOW_KINDS)
-@pytest.mark.parametrize("index", INDEXES)
 @given(data=st.data())
-def test_every_index_window_and_join_type_gives_the_brute_force_answer(index, kind, how, data):
-    scenario = data.draw(scenarios(kind=kind, how=how, predicates=servable_by(index)))
-    options = data.draw(capacities(index))
+def test_every_window_and_join_type_gives_the_brute_force_answer(kind, how, data):
+    scenario = data.draw(scenarios(kind=kind, how=how))
+    options = data.draw(capacities(data.draw(st.sampled_from(scenario.predicate.indexes))))
     check_timing(answer(scenario), run(scenario, "pairs", **options))
 
 

@@ -295,7 +295,7 @@ def test_splitters_that_are_far_off_are_put_right_before_the_subwindow_ends():
         (RaPTable, {"sigma": 1}, "sigma.*above 1.*1.25"),
         (RaPTable, {"sigma": float("nan")}, "sigma.*nan"),
         (WiBTree, {"leaf_rows": 1}, "leaf_rows.*at least 2.*1"),
-        (WiBTree, {"fanout": 2}, "fanout.*at least 3.*2"),
+        (WiBTree, {"fan_out": 2}, "fan_out.*at least 3.*2"),
     ],
 )
 def test_parameters_are_checked(index, options, says):

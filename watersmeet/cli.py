@@ -1,4 +1,4 @@
-"""The `watersmeet` command: demo, run, explain, bench.
+"""The `watersmeet` command: demo, warm, run, explain, bench.
 
 What only one command needs (DuckDB, the demo, the benchmarks) is imported inside of it, so that `watersmeet --help`
 waits for nothing but the package itself. What a user can get wrong ends in one message on standard error and exit
@@ -124,6 +124,31 @@ def demo(
 
 
 @app.command()
+def warm(
+    processes: Annotated[int | None, typer.Option(min=1, help="Processes to use.", show_default="all cores")] = None,
+) -> None:
+    """Compile all kernels now, so that no join has to wait for it.
+
+    They are kept beside the package, or in the folder that NUMBA_CACHE_DIR names: once on a machine, or once in an
+    image, is enough. Joins that run without it compile what they need at first use.
+    """
+    from time import perf_counter
+
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from watersmeet.warm import JOBS
+    from watersmeet.warm import warm as compile_kernels
+
+    start = perf_counter()
+    with Progress(transient=True, console=Console(stderr=True)) as progress:
+        bar = progress.add_task("compiling", total=len(JOBS))
+        found = compile_kernels(processes, lambda name: progress.advance(bar))
+    seconds = perf_counter() - start
+    typer.echo(f"{found.compiled} kernels compiled, {found.loaded} were there, {seconds:.1f} s")
+
+
+@app.command()
 def run(
     job: Annotated[Path, typer.Argument(help="The job file, in TOML.", show_default=False)],
     check: Annotated[bool, typer.Option("--check", help="Check the job and show its plan; do not start it.")] = False,
@@ -223,7 +248,7 @@ def embedded(
 def spark(
     quick: Annotated[bool, typer.Option("--quick", help="Small streams, for a first look.")] = False,
     only: Annotated[
-        list[str] | None, typer.Option(help="Run only this part (A, B, B17, C); may be repeated.")
+        list[str] | None, typer.Option(help="Run only this part (A, B, B17, C, flat); may be repeated.")
     ] = None,
     contender: Annotated[
         list[str] | None,
@@ -236,8 +261,9 @@ def spark(
 ) -> None:
     """Measure the join on Spark against Spark's own join, its usual workaround, and a pipeline that joins nothing.
 
-    Every contender's results are checked against DuckDB's; exit code 1 if they differ. The whole takes about half an
-    hour on two cores, nearly all of it in Spark's own joins, which are measured once whatever the rounds.
+    Every contender's results are checked against DuckDB's; exit code 1 if they differ. The part `flat` has long streams
+    and large windows. The whole takes about 45 minutes on two cores, most of it in Spark's own joins, which are
+    measured once whatever the rounds.
 
     Example: `watersmeet bench spark --quick --only B`
     """

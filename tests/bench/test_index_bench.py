@@ -20,6 +20,8 @@ from watersmeet.index.rap_table import RaPTableStructure
 TINY = index.Sizes(largest=10, turn=0.0, rounds=1)
 ROOT = Path(__file__).parents[2]
 
+pytestmark = pytest.mark.xdist_group("index bench")  # `stored` takes long
+
 
 def quiet(line):
     pass

@@ -29,6 +29,14 @@ def spark_environment() -> dict[str, str]:
     return found
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """All tests with the session in one of the test processes: it takes seconds to start, and much memory."""
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("spark"))
+
+
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory):
     from watersmeet.spark.session import session

@@ -10,7 +10,8 @@ from typer.testing import CliRunner
 from watersmeet.bench import report
 from watersmeet.bench import spark as bench
 from watersmeet.bench.checksum import AnswersDiffer
-from watersmeet.bench.spark_data import FILES_A_BATCH, PARTS, Answer, answer, part, write
+from watersmeet.bench.spark_data import FILES_A_BATCH, JOINS, Answer, answer, compare, part, write
+from watersmeet.bench.spark_flat import compared
 from watersmeet.bench.spark_pipelines import CELLS, CONTENDERS, DISCARD, OURS, pipeline, settings
 from watersmeet.bench.spark_worker import execute
 from watersmeet.cli import app
@@ -33,7 +34,7 @@ def brute_force(name, seconds, rows):
     return Answer(len(a), int(total))
 
 
-@pytest.mark.parametrize("name", PARTS)
+@pytest.mark.parametrize("name", JOINS)
 def test_duckdb_agrees_with_brute_force_and_matches_are_about_as_many_as_said(name, tmp_path):
     seconds, rows = (2, 3000) if name == "C" else (0.02, 3000)
     write(part(name, seconds), tmp_path, rows, 1000)
@@ -81,10 +82,10 @@ def test_a_run_measures_in_a_process_of_its_own_and_stores_what_it_shows(tmp_pat
 def test_wrong_answers_are_not_timed():
     right = {"check": Answer(3, 14), "measured": Answer(5, 9)}
     good = {"check": {"rows_out": 3, "checksum": 14}, "measured": {"rows_out": 5}}
-    bench.compare("A", OURS, good, right)
+    compare("A", OURS, good, right)
     for wrong in ({"check": {"rows_out": 3, "checksum": 15}}, {"measured": {"rows_out": 4}}):
         with pytest.raises(AnswersDiffer, match="A.*watersmeet gives"):
-            bench.compare("A", OURS, good | wrong, right)
+            compare("A", OURS, good | wrong, right)
 
 
 def measured(speeds):
@@ -95,7 +96,7 @@ def measured(speeds):
         outcome = {"rows_in": speed, "rows_out": results, "seconds": 1.0, "batches": batches, "state_bytes": 10}
         answers = {"check": Answer(1, 1), "measured": Answer(results, 1)}
         run.record(name, contender, [{"measured": outcome, "session_s": 1}], answers)
-    for name in PARTS:
+    for name in JOINS:
         run.compare_speeds(name)
     return run
 
@@ -120,6 +121,12 @@ def test_ratios_are_held_against_the_targets():
     }
 
 
+def test_long_streams_are_compared_batch_by_batch():
+    long = {"batches": [{"rows": 1, "seconds": n} for n in range(40)] + [{"rows": 0, "seconds": 99}]}
+    large = {"batches": [{"rows": 1, "seconds": n} for n in range(100, 120)]}
+    assert compared(long, large) == (list(range(10, 20)), list(range(30, 40)), list(range(110, 120)))
+
+
 @pytest.mark.parametrize(
     ("options", "named"),
     [
@@ -138,4 +145,4 @@ def test_bad_options_are_named_before_anything_runs(options, named):
 def test_the_command_names_a_part_that_does_not_exist(tmp_path):
     result = CliRunner().invoke(app, ["bench", "spark", "--only", "D", "--out", str(tmp_path / "x.json")])
     assert result.exit_code == 2
-    assert "A; B; B17; C" in result.stderr
+    assert "A; B; B17; C; flat" in result.stderr

@@ -198,19 +198,23 @@ def test_the_driver_is_killed(stream):
 
 
 def test_python_workers_are_killed(stream):
-    """Their tasks are tried again, in the same query."""
+    """All of them at once, so that those at work are among them. Their tasks are tried again, in the same query."""
     pick = random.Random(SEED)
+
+    def kill_workers() -> None:
+        say(sum(map(kill, python_workers(stream.driver.pid))), "workers -", stream.point())
+
     stream.start("local[2,8]", "left")  # a task may fail seven times
     stream.wait_for_batches(2)
-    kills = 0
-    while kills < CRASHES or "Lost task" not in stream.log:
+    for _ in range(CRASHES):
         before = len(stream.begun)
         stream.wait(lambda before=before: len(stream.begun) > before, "a micro-batch")
         stream.some_time(pick)
-        workers = python_workers(stream.driver.pid)
-        if workers and kill(pick.choice(workers)):
-            kills += 1
-            say("worker", kills, "of", len(workers), "-", stream.point())
+        kill_workers()
+    while "Lost task" not in stream.log:  # none of them was at work
+        assert stream.running, f"the stream is too short for the test:\n{stream.log[-5000:]}"
+        kill_workers()
+        time.sleep(0.2)
     stream.finish()
     stream.check()
     stream.wait_for_empty_folders()

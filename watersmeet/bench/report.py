@@ -211,6 +211,8 @@ SPARK_TITLES = {
     "B": "B on Spark: |l.key - r.key| <= 2 within {seconds:g} s",
     "B17": "B on Spark, about 17 matches for an arriving row",
     "C": "C on Spark: l.key > r.key within {short:g} s",
+    "A, flat": "A on Spark: 40 micro-batches, and a window 20 times as large",
+    "B, flat": "B on Spark: 40 micro-batches, and a window 20 times as large",
 }
 
 TITLES = {

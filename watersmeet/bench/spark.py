@@ -2,7 +2,7 @@
 
 Two streams of 4M rows, 20 us from row to row, window 10 s, 1M rows a micro-batch, available now, sink that throws rows
 away, RocksDB with changelog checkpoints, local[2]. spark_data.py has the streams and joins, spark_pipelines.py the
-contenders, spark_worker.py runs one of them in a process of its own.
+contenders, spark_worker.py runs one of them in a process of its own. spark_flat.py has long streams and large windows.
 
 Every contender's results are compared with DuckDB's: count and checksum on a small stream, the count on the measured
 one. `run` returns plain data and stores it as JSON; report.py turns that into tables. A quick or scaled-down run shows
@@ -21,9 +21,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from watersmeet.bench.checksum import AnswersDiffer
 from watersmeet.bench.frame import Bench, check_least, check_names
-from watersmeet.bench.spark_data import PARTS, Answer, answer, part, write
+from watersmeet.bench.spark_data import JOINS, Answer, answer, compare, part, write
+from watersmeet.bench.spark_flat import FLAT, flat
 from watersmeet.bench.spark_pipelines import CELLS, CELLS_HDFS, CONTENDERS, DISCARD, OURS, SLOW, SPARK, SPARK_HDFS
 
 
@@ -54,6 +54,7 @@ TARGETS = {
     ("B", DISCARD): 0.75,
 }
 RESULTS_TARGET = {"B17": 5e6}  # result rows/s
+PARTS = (*JOINS, FLAT)
 
 
 def run(
@@ -78,7 +79,11 @@ def run(
 
     def measure() -> None:
         for name in only or PARTS:
-            bench.part(name, [one for one in CONTENDERS[name] if not contenders or one in contenders])
+            wanted = [one for one in CONTENDERS[name] if not contenders or one in contenders]
+            if wanted and name == FLAT:
+                flat(bench)
+            elif wanted:
+                bench.part(name, wanted)
 
     about = {
         "rounds": chosen.rounds,
@@ -99,8 +104,6 @@ class OnSpark(Bench):
 
     def part(self, name: str, contenders: Sequence[str]) -> None:
         """All contenders on the streams of one part, in turns; those that take many minutes, once."""
-        if not contenders:
-            return
         sizes = self.sizes
         with tempfile.TemporaryDirectory(prefix="watersmeet-bench-") as folder:
             data = {"check": Path(folder, "check"), "measured": Path(folder, "measured")}
@@ -115,7 +118,7 @@ class OnSpark(Bench):
                 for contender in contenders:
                     if round and contender in SLOW:
                         continue
-                    outcome = self.measure(name, contender, data, Path(folder, "scratch"))
+                    outcome = self.measure(name, contender, data, Path(folder, "scratch"), sizes)
                     if contender != DISCARD:
                         compare(name, contender, outcome, answers)
                     outcomes[contender].append(outcome)
@@ -123,8 +126,9 @@ class OnSpark(Bench):
                 self.record(name, contender, rounds, answers)
         self.compare_speeds(name)
 
-    def measure(self, name: str, contender: str, data: dict[str, Path], scratch: Path) -> dict[str, Any]:
-        sizes = self.sizes
+    def measure(
+        self, name: str, contender: str, data: dict[str, Path], scratch: Path, sizes: Sizes
+    ) -> dict[str, Any]:
         scratch.mkdir()
         spec = {
             "part": name,
@@ -182,13 +186,3 @@ class OnSpark(Bench):
         if name in RESULTS_TARGET:
             speed = mine[OURS]["results_per_s"] / 1e6
             self.ratio(name, "million result rows/s", speed, RESULTS_TARGET[name] / 1e6)
-
-
-def compare(name: str, contender: str, outcome: dict[str, Any], answers: dict[str, Answer]) -> None:
-    """The results must be DuckDB's."""
-    got = Answer(outcome["check"]["rows_out"], outcome["check"]["checksum"])
-    if got != answers["check"]:
-        raise AnswersDiffer(f"{name}, small streams: {contender} gives {got}, DuckDB {answers['check']}")
-    if outcome["measured"]["rows_out"] != answers["measured"].rows:
-        got_rows, rows = outcome["measured"]["rows_out"], answers["measured"].rows
-        raise AnswersDiffer(f"{name}: {contender} gives {got_rows:,} results, DuckDB {rows:,}")

@@ -17,15 +17,17 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from watersmeet.bench import workloads
+from watersmeet.bench.checksum import AnswersDiffer
 from watersmeet.bench.workloads import BAND, SIDES, Workload
 
-PARTS = ("A", "B", "B17", "C")
+JOINS = ("A", "B", "B17", "C")
 FILES_A_BATCH = 2  # of each side: as many tasks read as there are cores
 C_SECONDS = 0.05
 START_US = 1_767_225_600_000_000  # 2026: a row at 1970 would be late, Spark's watermark begins there
@@ -109,3 +111,13 @@ def answer(part: Part, folder: Path) -> Answer:
     with duckdb.connect() as db:
         rows, total = db.execute(query).fetchall()[0]
     return Answer(int(rows), int(total or 0))
+
+
+def compare(name: str, contender: str, outcome: dict[str, Any], answers: dict[str, Answer]) -> None:
+    """The results must be DuckDB's."""
+    got = Answer(outcome["check"]["rows_out"], outcome["check"]["checksum"])
+    if got != answers["check"]:
+        raise AnswersDiffer(f"{name}, small streams: {contender} gives {got}, DuckDB {answers['check']}")
+    if outcome["measured"]["rows_out"] != answers["measured"].rows:
+        got_rows, rows = outcome["measured"]["rows_out"], answers["measured"].rows
+        raise AnswersDiffer(f"{name}: {contender} gives {got_rows:,} results, DuckDB {rows:,}")

@@ -27,6 +27,7 @@ CONTENDERS = {
     "B": (OURS, DISCARD, CELLS, CELLS_HDFS),
     "B17": (OURS, DISCARD),
     "C": (OURS, DISCARD),
+    "flat": (OURS,),
 }
 SLOW = (SPARK, SPARK_HDFS, CELLS, CELLS_HDFS)
 HDFS_STORE = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"

@@ -18,7 +18,7 @@ subwindows at the edge of the window need that; elsewhere the bounds are not pas
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Protocol
 
@@ -126,6 +126,23 @@ class Emitter:
         return self.batch_rows[:n], self.rows[:n]
 
 
+def portions(start: int, stop: int, write: Callable[[int, Emitter], tuple[int, int]]) -> Iterator[Pairs]:
+    """The pairs of the probes from `start` to `stop`, as many at a time as there is room for.
+
+    write(start, out): writes from probe `start` on, and says which is the first not done, and how many pairs it wrote.
+    """
+    out = Emitter(min(2 * (stop - start) + 64, PORTION))
+    while start < stop:
+        done, n = write(start, out)
+        if n:
+            yield out.emitted(n)
+        if done == start:
+            out.grow()  # a single probe has more partners than there was room for
+        elif done < stop:
+            out = Emitter(max(out.rows.size, min(2 * out.rows.size, PORTION)))
+        start = done
+
+
 def aligned(n: int) -> Array:
     """Uninitialised int64s that begin with a cache line, so that 8 of them never straddle two."""
     raw = np.empty(n + 7, np.int64)
@@ -168,14 +185,22 @@ def bounds_mode(bounds: TickBounds | None) -> int:
 
 
 @njit(inline="always")
-def in_bounds(mode, p, row, low, high, ticks):
-    """1 if a row is within the bounds of batch row p, else 0."""
+def bounds_of(mode, p, low, high):
+    """(least, most) of batch row p. Read before the loop over its partners: behind a store it would be read again."""
+    if mode == UNBOUNDED:
+        return np.int64(0), np.int64(0)
+    return low[p], high[p]
+
+
+@njit(inline="always")
+def in_bounds(mode, row, least, most, ticks):
+    """1 if a row is within the bounds, else 0."""
     if mode == UNBOUNDED:
         return np.int64(1)
     value = np.int64(row)
     if mode == BY_TICK:
         value = ticks[row]
-    return np.int64(low[p] <= value) & np.int64(value <= high[p])
+    return np.int64(least <= value) & np.int64(value <= most)
 
 
 def no_ticks() -> TickBounds:

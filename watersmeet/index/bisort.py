@@ -45,7 +45,6 @@ from typing import ClassVar
 import numpy as np
 
 from watersmeet.index.base import (
-    PORTION,
     Array,
     Emitter,
     Needs,
@@ -55,6 +54,7 @@ from watersmeet.index.base import (
     bounds_mode,
     grown,
     no_ticks,
+    portions,
 )
 from watersmeet.index.batches import Entries, Probes, SortedBatches
 from watersmeet.index.bisort_kernels import (
@@ -292,31 +292,30 @@ class _Run:
         """Pairs of the probes band[start:stop]."""
         equal, lows, highs, probe_rows = band
         b = bounds or no_ticks()
-        kernel = find_kernel(self._kind, self._width, bounds_mode(bounds))
+        kernel = find_kernel(self._kind, _compiled(self._width), bounds_mode(bounds))
         samples = self.sample()
         top = self.level_for(stop - start)
-        at = np.uint64(0)
-        out = Emitter(min(2 * (stop - start) + 64, PORTION))
-        while start < stop:
-            done, n, at = kernel(
-                self._code, self.equal, self.ordered, self.rows, self.size, *samples, top, np.uint64(at), equal, lows,
-                highs, probe_rows, start, stop, b.low, b.high, b.ticks, out.batch_rows, out.rows,
+        at = np.uint64(0)  # where the walk over samples stands
+
+        def write(first: int, out: Emitter) -> tuple[int, int]:
+            nonlocal at
+            done, n, stands = kernel(
+                self._width, self._code, self.equal, self.ordered, self.rows, self.size, *samples, top, at, equal, lows,
+                highs, probe_rows, first, stop, b.low, b.high, b.ticks, out.batch_rows, out.rows,
             )  # fmt: skip
-            if n:
-                yield out.emitted(n)
-            if done == start:
-                out.grow()  # a single probe has more partners than there was room for
-            elif done < stop:
-                out = Emitter(max(out.rows.size, min(2 * out.rows.size, PORTION)))
-            start = done
+            at = np.uint64(stands)
+            return done, n
+
+        return portions(start, stop, write)
 
     def count(self, band, start: int, stop: int, bounds: TickBounds | None) -> int:
         equal, lows, highs, probe_rows = band
         b = bounds or no_ticks()
-        kernel = count_kernel(self._kind, self._width, bounds_mode(bounds))
+        kernel = count_kernel(self._kind, _compiled(self._width))
         return kernel(
-            self._code, self.equal, self.ordered, self.rows, self.size, *self.sample(), self.level_for(stop - start),
-            equal, lows, highs, probe_rows, start, stop, b.low, b.high, b.ticks,
+            self._width, self._code, self.equal, self.ordered, self.rows, self.size, *self.sample(),
+            self.level_for(stop - start), equal, lows, highs, probe_rows, start, stop, bounds_mode(bounds), b.low,
+            b.high, b.ticks,
         )  # fmt: skip
 
     def nbytes(self) -> int:
@@ -341,6 +340,11 @@ class _Run:
                 if below == 0:
                     expected = self.ordered[:n][w - 1 :: w]
                     assert np.array_equal(ordered[begin : begin + count], expected), f"{name}: stale samples"
+
+
+def _compiled(width: int) -> int:
+    """Kernels are compiled for the usual width, and once for all others."""
+    return width if width == _PARTITION else 0
 
 
 def _code_for(least: int, greatest: int, rows: int) -> tuple[int, int, int] | None:

@@ -17,7 +17,7 @@ from functools import cache
 import numpy as np
 from numba import njit, uint64
 
-from watersmeet.index.base import BY_TICK, UNBOUNDED, in_bounds
+from watersmeet.index.base import BY_ROW, BY_TICK, UNBOUNDED, bounds_of, in_bounds
 
 PACKED, SINGLE, COMPOSITE = 0, 1, 2
 
@@ -80,6 +80,22 @@ def _count_below(kind, width, equal, ordered, at, e, key):
 
 
 @njit(inline="always")
+def range_end(kind, equal, ordered, j, end, e, key):
+    """The first place from j on, and up to `end`, whose key is above this one: by eights, then in doubling steps."""
+    step = uint64(8)
+    while j + step <= end and upto(kind, equal, ordered, j + step - uint64(1), e, key):
+        j += step
+        step <<= uint64(1)
+    while step > uint64(8):
+        step >>= uint64(1)
+        if j + step <= end and upto(kind, equal, ordered, j + step - uint64(1), e, key):
+            j += step
+    while j < end and upto(kind, equal, ordered, j, e, key):
+        j += uint64(1)
+    return j
+
+
+@njit(forceinline=True)
 def _search(
     kind, width, code, equal, ordered, rows, size, s_equal, s_ordered, levels, top, at, p_equal, lows, first, count,
     starts,
@@ -130,42 +146,44 @@ def _search(
 
 @cache
 def find_kernel(kind: int, width: int, mode: int):
-    """Search and write out pairs, for one kind of keys, one width of partitions and one way of comparing ticks: all
-    constants to the compiler, which unrolls and drops branches by them."""
+    """Search and write out pairs, for one kind of keys, one width of partitions (0: an argument says which) and one way
+    of comparing ticks: all constants to the compiler, which unrolls and drops branches by them."""
 
     @njit(nogil=True, cache=True)
     def find(
-        code, equal, ordered, rows, size, s_equal, s_ordered, levels, top, at, p_equal, lows, highs, probe_rows, first,
-        stop, low, high, ticks, out_probe, out_row,
+        given_width, code, equal, ordered, rows, size, s_equal, s_ordered, levels, top, at, p_equal, lows, highs,
+        probe_rows, first, stop, low, high, ticks, out_probe, out_row,
     ):  # fmt: skip
         """Returns (first probe not done, pairs written, where the walk stands).
 
         Probes are taken some hundred at a time, so that what the search has brought into the cache is still there when
         the pairs are written out. How many partners a probe has follows no pattern that a processor could learn, so the
-        first few keys are taken without asking, and counted if they are partners. Long ranges are taken eight at a
-        time.
+        first few keys are taken without asking, and counted if they are partners. Of more the end is looked for first,
+        so that the loop which writes them has nothing to decide.
         """
         starts = np.empty(CHUNK + 1, np.int32)
-        n = 0
-        room = out_row.size
+        n = uint64(0)
+        room = uint64(out_row.size)
+        end = uint64(size)
         mask = (np.int64(1) << code[2]) - 1
         e = np.int64(0)
         while first < stop:
             count = min(CHUNK, stop - first)
             after = _search(
-                kind, width, code, equal, ordered, rows, size, s_equal, s_ordered, levels, top, at, p_equal, lows,
-                first, count, starts,
+                kind, width or given_width, code, equal, ordered, rows, size, s_equal, s_ordered, levels, top, at,
+                p_equal, lows, first, count, starts,
             )  # fmt: skip
             for i in range(count):
                 p = probe_rows[first + i]
                 key = _to(kind, code, highs[first + i])
                 if kind == COMPOSITE:
                     e = p_equal[first + i]
+                least, most = bounds_of(mode, p, low, high)
                 before = n
                 j = uint64(starts[i])
                 if kind == PACKED:
-                    if n + FEW > room:
-                        return first + i, n, at
+                    if n + uint64(FEW) > room:
+                        return first + i, np.int64(n), at
                     for u in range(FEW):
                         value = ordered[j + uint64(u)]
                         hit = np.int64(value <= key)
@@ -174,80 +192,77 @@ def find_kernel(kind: int, width: int, mode: int):
                             row = np.int32(0)  # what stands behind the last key is no row
                         out_probe[n] = p
                         out_row[n] = row
-                        n += hit & in_bounds(mode, p, row, low, high, ticks)
+                        n += uint64(hit & in_bounds(mode, row, least, most, ticks))
                     j += uint64(FEW)
                     if ordered[j - uint64(1)] > key:
                         continue
-                eight = uint64(8)
-                while (
-                    j + eight <= uint64(size)
-                    and n + 8 <= room
-                    and upto(kind, equal, ordered, j + eight - uint64(1), e, key)
-                ):
-                    for u in range(8):
-                        row = _row(kind, code, ordered, rows, j + uint64(u))
-                        out_probe[n] = p
-                        out_row[n] = row
-                        n += in_bounds(mode, p, row, low, high, ticks)
-                    j += eight
-                while j < uint64(size) and upto(kind, equal, ordered, j, e, key):
-                    if n == room:
-                        return first + i, before, at
-                    row = _row(kind, code, ordered, rows, j)
-                    out_probe[n] = p
-                    out_row[n] = row
-                    n += in_bounds(mode, p, row, low, high, ticks)
-                    j += uint64(1)
+                beyond = range_end(kind, equal, ordered, j, end, e, key)
+                if mode == UNBOUNDED:
+                    if n + (beyond - j) > room:
+                        return first + i, np.int64(before), at
+                    for u in range(beyond - j):
+                        out_probe[n + u] = p
+                        out_row[n + u] = _row(kind, code, ordered, rows, j + u)
+                    n += beyond - j
+                else:
+                    while j < beyond:
+                        if n == room:
+                            return first + i, np.int64(before), at
+                        pause = j + min(beyond - j, room - n)
+                        for k in range(j, pause):
+                            row = _row(kind, code, ordered, rows, k)
+                            out_probe[n] = p
+                            out_row[n] = row
+                            n += uint64(in_bounds(mode, row, least, most, ticks))
+                        j = pause
             first += count
             at = after
-        return first, n, at
+        return first, np.int64(n), at
 
     return find
 
 
+@njit(inline="always")
+def _within(kind, mode, code, ordered, rows, j, beyond, p, low, high, ticks):
+    """How many rows from place j on are within the bounds of batch row p."""
+    least, most = bounds_of(mode, p, low, high)
+    n = np.int64(0)
+    for k in range(j, beyond):
+        n += in_bounds(mode, _row(kind, code, ordered, rows, k), least, most, ticks)
+    return n
+
+
 @cache
-def count_kernel(kind: int, width: int, mode: int):
+def count_kernel(kind: int, width: int):
     @njit(nogil=True, cache=True)
     def count(
-        code, equal, ordered, rows, size, s_equal, s_ordered, levels, top, p_equal, lows, highs, probe_rows, first,
-        stop, low, high, ticks,
+        given_width, code, equal, ordered, rows, size, s_equal, s_ordered, levels, top, p_equal, lows, highs,
+        probe_rows, first, stop, mode, low, high, ticks,
     ):  # fmt: skip
-        """How many pairs `find` would write; without bounds no row is looked at, and a long range is galloped over."""
+        """How many pairs `find` would write; without bounds no row is looked at."""
         starts = np.empty(CHUNK + 1, np.int32)
-        n = 0
+        n = np.int64(0)
         at = uint64(0)
-        one = uint64(1)
         end = uint64(size)
         e = np.int64(0)
         while first < stop:
             probes = min(CHUNK, stop - first)
             at = _search(
-                kind, width, code, equal, ordered, rows, size, s_equal, s_ordered, levels, top, at, p_equal, lows,
-                first, probes, starts,
+                kind, width or given_width, code, equal, ordered, rows, size, s_equal, s_ordered, levels, top, at,
+                p_equal, lows, first, probes, starts,
             )  # fmt: skip
             for i in range(probes):
                 key = _to(kind, code, highs[first + i])
                 if kind == COMPOSITE:
                     e = p_equal[first + i]
                 j = uint64(starts[i])
+                beyond = range_end(kind, equal, ordered, j, end, e, key)
                 if mode == UNBOUNDED:
-                    step = one
-                    while j + step <= end and upto(kind, equal, ordered, j + step - one, e, key):
-                        j += step
-                        step <<= one
-                    beyond = min(j + step - one, end)
-                    while j < beyond:
-                        middle = (j + beyond) >> one
-                        if upto(kind, equal, ordered, middle, e, key):
-                            j = middle + one
-                        else:
-                            beyond = middle
-                    n += np.int64(j) - starts[i]
+                    n += np.int64(beyond - j)
+                elif mode == BY_ROW:
+                    n += _within(kind, BY_ROW, code, ordered, rows, j, beyond, probe_rows[first + i], low, high, ticks)
                 else:
-                    p = probe_rows[first + i]
-                    while j < end and upto(kind, equal, ordered, j, e, key):
-                        n += in_bounds(mode, p, _row(kind, code, ordered, rows, j), low, high, ticks)
-                        j += one
+                    n += _within(kind, BY_TICK, code, ordered, rows, j, beyond, probe_rows[first + i], low, high, ticks)
             first += probes
         return n
 

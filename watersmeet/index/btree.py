@@ -50,7 +50,6 @@ from numba import njit
 from watersmeet.index import btree_changes as changes
 from watersmeet.index import btree_kernels as kernels
 from watersmeet.index.base import (
-    PORTION,
     Array,
     Emitter,
     Needs,
@@ -60,6 +59,7 @@ from watersmeet.index.base import (
     bounds_mode,
     grown,
     no_ticks,
+    portions,
 )
 from watersmeet.index.batches import Entries, Probes, SortedBatches
 from watersmeet.index.bisort_kernels import GREATEST
@@ -192,19 +192,14 @@ class Trees:
         """O(log n) a probe, O(1) a partner."""
         _, lows, highs, probe_rows = band
         b = bounds or no_ticks()
-        out = Emitter(min(2 * (stop - start) + 64, PORTION))
-        while start < stop and self.size:
-            done, n = kernels.find(
-                self._nodes, self._fan_out, base, self._levels, lows, highs, probe_rows, start, stop,
+
+        def write(first: int, out: Emitter) -> tuple[int, int]:
+            return kernels.find(
+                self._nodes, self._fan_out, base, self._levels, lows, highs, probe_rows, first, stop,
                 bounds_mode(bounds), b.low, b.high, b.ticks, out.batch_rows, out.rows,
             )  # fmt: skip
-            if n:
-                yield out.emitted(n)
-            if done == start:
-                out.grow()  # a single probe has more partners than there was room for
-            elif done < stop:
-                out = Emitter(max(out.rows.size, min(2 * out.rows.size, PORTION)))
-            start = done
+
+        return portions(start, stop if self.size else start, write)
 
     def count(self, band, start: int, stop: int, bounds: TickBounds | None, base: int = 0) -> int:
         """As `find`, and O(1) a leaf without bounds."""

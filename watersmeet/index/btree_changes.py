@@ -33,41 +33,38 @@ def _after(key):
     return key + np.int64(key < GREATEST)
 
 
-@njit(nogil=True, cache=True)
-def _take_leaf(nodes, width):
-    books = nodes.books
-    leaf = books[FREE_LEAF]
-    if leaf >= 0:
-        books[FREE_LEAF] = nodes.leaf_above[leaf]
+@njit
+def _take(books, used, free, spare, above, keys, width):
+    """A node: one that was freed, or the first never used. `used`, `free` and `spare` are places of `books`."""
+    node = books[free]
+    if node >= 0:
+        books[free] = above[node]
     else:
-        leaf = books[LEAVES_USED]
-        books[LEAVES_USED] += 1
-    books[SPARE_LEAVES] -= 1
+        node = books[used]
+        books[used] += 1
+    books[spare] -= 1
     for j in range(width):
-        nodes.keys[uint64(leaf) * width + uint64(j)] = GREATEST
+        keys[uint64(node) * width + uint64(j)] = GREATEST
+    return node
+
+
+@njit
+def _take_leaf(nodes, width):
+    leaf = _take(nodes.books, LEAVES_USED, FREE_LEAF, SPARE_LEAVES, nodes.leaf_above, nodes.keys, width)
     nodes.filled[leaf] = 0
     nodes.following[leaf] = -1
     nodes.preceding[leaf] = -1
     return leaf
 
 
-@njit(nogil=True, cache=True)
+@njit
 def _take_inner(nodes, width):
-    books = nodes.books
-    inner = books[FREE_INNER]
-    if inner >= 0:
-        books[FREE_INNER] = nodes.inner_above[inner]
-    else:
-        inner = books[INNERS_USED]
-        books[INNERS_USED] += 1
-    books[SPARE_INNERS] -= 1
-    for j in range(width):
-        nodes.separators[uint64(inner) * width + uint64(j)] = GREATEST
+    inner = _take(nodes.books, INNERS_USED, FREE_INNER, SPARE_INNERS, nodes.inner_above, nodes.separators, width)
     nodes.counts[inner] = 0
     return inner
 
 
-@njit(nogil=True, cache=True)
+@njit
 def _place_of(nodes, width, inner, child):
     """Which child of an inner node this is."""
     at = uint64(inner) * width
@@ -77,7 +74,7 @@ def _place_of(nodes, width, inner, child):
     return np.int64(n)
 
 
-@njit(nogil=True, cache=True)
+@njit
 def _adopt(nodes, width, above, inner, start):
     """Tell the children of an inner node, from `start` on, whose they are."""
     at = uint64(inner) * width
@@ -85,7 +82,7 @@ def _adopt(nodes, width, above, inner, start):
         above[nodes.children[at + uint64(j)]] = inner
 
 
-@njit(nogil=True, cache=True)
+@njit
 def _add_child(nodes, fan_out, width, leaf, separator, right):
     """Put the leaf `right` behind its other half `leaf` into the inner nodes above, splitting those that are full."""
     child = np.int64(leaf)
@@ -149,7 +146,7 @@ def _add_child(nodes, fan_out, width, leaf, separator, right):
         above = nodes.inner_above
 
 
-@njit(nogil=True, cache=True)
+@njit
 def _split(nodes, fan_out, width, leaf, place):
     """Move the upper half of a full leaf to a new one, which it returns.
 
@@ -257,7 +254,7 @@ def insert(nodes, fan_out, levels, keys, rows, first_row, first):
 # -- deleting ------------------------------------------------------------------------------------------------------
 
 
-@njit(nogil=True, cache=True)
+@njit
 def _drop_child(nodes, width, leaf):
     """Take a leaf, not a root, out of the nodes above it; free it, and those that have no child left."""
     child = np.int64(leaf)
@@ -285,7 +282,7 @@ def _drop_child(nodes, width, leaf):
         free = FREE_INNER
 
 
-@njit(nogil=True, cache=True)
+@njit
 def _lower_root(nodes, width, tree):
     """Where a root has one child left, that becomes the root."""
     while nodes.heights[tree] > 0 and nodes.counts[nodes.roots[tree]] == 1:
@@ -302,7 +299,7 @@ def _lower_root(nodes, width, tree):
             nodes.leaf_above[child] = -1 - tree
 
 
-@njit(nogil=True, cache=True)
+@njit
 def _free_leaf(nodes, width, leaf, instead):
     """Take out a leaf, not a root; what was looked for in it is to be looked for in another one."""
     before = np.int64(nodes.preceding[leaf])
@@ -317,7 +314,7 @@ def _free_leaf(nodes, width, leaf, instead):
     _lower_root(nodes, width, 0)
 
 
-@njit(nogil=True, cache=True)
+@njit
 def _join_leaves(nodes, width, leaf, after):
     """Move the entries of the leaf `after` behind those of its sibling `leaf`."""
     to = uint64(leaf) * width + uint64(nodes.filled[leaf])

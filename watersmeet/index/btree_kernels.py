@@ -47,7 +47,7 @@ def node_width(fan_out):
     return uint64((fan_out + STEP - 1) // STEP * STEP)
 
 
-@njit(nogil=True, cache=True)
+@njit
 def descend(nodes, width, bounds, count, trees, leaves, left):
     """leaves[i] becomes the leaf of trees[i] to which the keys below the ascending bounds[i] lead; -1 in an empty tree.
 
@@ -84,7 +84,7 @@ def descend(nodes, width, bounds, count, trees, leaves, left):
 # -- probing -------------------------------------------------------------------------------------------------------
 
 
-@njit(nogil=True, cache=True)
+@njit
 def _search(nodes, width, levels, lows, first, count, trees, leaves, starts, left):
     """starts[i] becomes the first place in leaves[i] whose key is not below lows[first + i]; it may be behind all."""
     route(levels, lows, first, count, trees)
@@ -113,7 +113,7 @@ def count_upto(keys, filled, width, leaf, key):
     return min(n, np.int64(filled[uint64(leaf)]))
 
 
-@njit(nogil=True, cache=True)
+@njit
 def _next_tree(roots, heights, children, width, separators, begin, tree, most):
     """(tree, its first leaf): the next one with any entries that the range up to `most` reaches; leaf -1: none."""
     leaf = np.int64(-1)

@@ -37,7 +37,7 @@ from numba import njit, uint64
 
 from watersmeet.index.base import (
     BY_ROW,
-    PORTION,
+    BY_TICK,
     UNBOUNDED,
     Array,
     Emitter,
@@ -45,10 +45,13 @@ from watersmeet.index.base import (
     TickBounds,
     aligned,
     bounds_mode,
+    bounds_of,
     grown,
+    in_bounds,
     no_ticks,
+    portions,
 )
-from watersmeet.index.bisort_kernels import GREATEST, SINGLE, forget
+from watersmeet.index.bisort_kernels import GREATEST, SINGLE, forget, range_end
 from watersmeet.index.merging import merge
 from watersmeet.workers import ALONE, Workers
 
@@ -80,7 +83,7 @@ def count_below(keys, at, width, key):
     return n
 
 
-@njit(nogil=True, cache=True)
+@njit
 def route(levels, keys, first, count, places):
     """places[i] becomes the number of the node, `depth` levels down, in whose range keys[first + i] (ascending) is."""
     width = uint64(levels.fan_out)
@@ -103,7 +106,7 @@ def route(levels, keys, first, count, places):
             places[i] = at + count_below(separators, begin + at, width, keys[first + i])
 
 
-@njit(nogil=True, cache=True)
+@njit
 def _search(levels, keys, rows, size, lows, first, count, starts):
     """starts[i] becomes the first place whose key is not below lows[first + i]."""
     route(levels, lows, first, count, starts)
@@ -116,7 +119,7 @@ def _search(levels, keys, rows, size, lows, first, count, starts):
     starts[count] = touched  # so that the reads are not optimised away
 
 
-@njit(nogil=True, cache=True)
+@njit
 def keep_within(mode, low, high, ticks, out_probe, out_row, first, stop):
     """Of the pairs from `first` to `stop` keep those within bounds, one behind the other; returns where they end.
 
@@ -177,15 +180,15 @@ def _find(
             j += uint64(FEW)
             if keys[j - uint64(1)] > most:
                 continue
-            while j < end and keys[j] <= most and n < room:
-                out_probe[n] = p
-                out_row[n] = rows[j]
-                n += 1
-                j += uint64(1)
-            if j < end and keys[j] <= most:
+            more = range_end(SINGLE, keys, keys, j, end, np.int64(0), most) - j
+            if np.int64(more) > room - n:
                 n = before
                 done = i
                 break
+            for u in range(more):
+                out_probe[uint64(n) + u] = p
+                out_row[uint64(n) + u] = rows[j + u]
+            n += np.int64(more)
         n = keep_within(mode, low, high, ticks, out_probe, out_row, kept, n)
         first += done
         if done < count:
@@ -193,45 +196,34 @@ def _find(
     return first, n
 
 
+@njit(inline="always")
+def _within(mode, rows, j, beyond, low, high, ticks, p):
+    """How many of the rows from j on are within the bounds of batch row p."""
+    least, most = bounds_of(mode, p, low, high)
+    n = np.int64(0)
+    for k in range(j, beyond):
+        n += in_bounds(mode, rows[k], least, most, ticks)
+    return n
+
+
 @njit(nogil=True, cache=True)
 def _count(levels, keys, rows, size, lows, highs, probe_rows, first, stop, mode, low, high, ticks):
     """How many pairs `_find` would write; without bounds a long range is galloped over."""
     starts = np.empty(CHUNK + 1, np.int64)
     n = np.int64(0)
-    one = uint64(1)
     end = uint64(size)
     while first < stop:
         count = min(CHUNK, stop - first)
         _search(levels, keys, rows, size, lows, first, count, starts)
         for i in range(count):
-            most = highs[first + i]
             j = uint64(starts[i])
+            beyond = range_end(SINGLE, keys, keys, j, end, np.int64(0), highs[first + i])
             if mode == UNBOUNDED:
-                step = one
-                while j + step <= end and keys[j + step - one] <= most:
-                    j += step
-                    step <<= one
-                beyond = min(j + step - one, end)
-                while j < beyond:
-                    middle = (j + beyond) >> one
-                    if keys[middle] <= most:
-                        j = middle + one
-                    else:
-                        beyond = middle
-                n += np.int64(j) - starts[i]
-                continue
-            p = probe_rows[first + i]
-            least_tick = low[p]
-            most_tick = high[p]
-            if mode == BY_ROW:
-                while j < end and keys[j] <= most:
-                    n += np.int64(least_tick <= rows[j]) & np.int64(rows[j] <= most_tick)
-                    j += one
+                n += np.int64(beyond - j)
+            elif mode == BY_ROW:
+                n += _within(BY_ROW, rows, j, beyond, low, high, ticks, probe_rows[first + i])
             else:
-                while j < end and keys[j] <= most:
-                    tick = ticks[rows[j]]
-                    n += np.int64(least_tick <= tick) & np.int64(tick <= most_tick)
-                    j += one
+                n += _within(BY_TICK, rows, j, beyond, low, high, ticks, probe_rows[first + i])
         first += count
     return n
 
@@ -310,19 +302,14 @@ class CSSTree:
         """Pairs of the probes band[start:stop]. O(log n) a probe, O(1) a partner."""
         _, lows, highs, probe_rows = band
         b = bounds or no_ticks()
-        out = Emitter(min(2 * (stop - start) + 64, PORTION))
-        while start < stop and self.size:
-            done, n = _find(
-                self.levels, self._keys, self._rows, self.size, lows, highs, probe_rows, start, stop,
+
+        def write(first: int, out: Emitter) -> tuple[int, int]:
+            return _find(
+                self.levels, self._keys, self._rows, self.size, lows, highs, probe_rows, first, stop,
                 bounds_mode(bounds), b.low, b.high, b.ticks, out.batch_rows, out.rows,
             )  # fmt: skip
-            if n:
-                yield out.emitted(n)
-            if done == start:
-                out.grow()  # a single probe has more partners than there was room for
-            elif done < stop:
-                out = Emitter(max(out.rows.size, min(2 * out.rows.size, PORTION)))
-            start = done
+
+        return portions(start, stop if self.size else start, write)
 
     def count(self, band, start: int, stop: int, bounds: TickBounds | None) -> int:
         """As `find`; without bounds no partner is looked at."""

@@ -37,6 +37,7 @@ from watersmeet.index.base import (
     TickBounds,
     aligned,
     bounds_mode,
+    bounds_of,
     grown,
     in_bounds,
     live_rows,
@@ -109,11 +110,11 @@ def _begin(heads, shift, probe_keys, start, stop, walkers, at):
 
 
 @njit(inline="always")
-def _visit(mode, slots, slot, key, p, low, high, ticks):
+def _visit(mode, slots, slot, key, least, most, ticks):
     """Look at one slot: (whether it matches, its row, the next slot)."""
     rest = slots[2 * slot + 1]
     row = np.int32(rest >> 32)
-    hit = np.int64(slots[2 * slot] == key) & in_bounds(mode, p, row, low, high, ticks)
+    hit = np.int64(slots[2 * slot] == key) & in_bounds(mode, row, least, most, ticks)
     return hit, row, np.int32(rest & 0xFFFFFFFF)
 
 
@@ -129,7 +130,8 @@ def _walk_kernel(mode: int):
             for k in range(count):
                 i = walkers[k]
                 p = probe_rows[i]
-                hit, row, following = _visit(mode, slots, np.uint64(at[k]), probe_keys[i], p, low, high, ticks)
+                least, most = bounds_of(mode, p, low, high)
+                hit, row, following = _visit(mode, slots, np.uint64(at[k]), probe_keys[i], least, most, ticks)
                 out_probe[n] = p
                 out_row[n] = row
                 n += hit
@@ -142,13 +144,14 @@ def _walk_kernel(mode: int):
         while count > 0:  # few are left, on long chains: one after the other, to the end
             i = walkers[count - 1]
             p = probe_rows[i]
+            least, most = bounds_of(mode, p, low, high)
             key = probe_keys[i]
             slot = at[count - 1]
             while slot >= 0:
                 if n == room:
                     at[count - 1] = slot
                     return n, count
-                hit, row, slot = _visit(mode, slots, np.uint64(slot), key, p, low, high, ticks)
+                hit, row, slot = _visit(mode, slots, np.uint64(slot), key, least, most, ticks)
                 out_probe[n] = p
                 out_row[n] = row
                 n += hit

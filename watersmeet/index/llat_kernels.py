@@ -12,7 +12,7 @@ import numpy as np
 from numba import njit, uint64
 from numba.cpython.unsafe.numbers import trailing_zeros
 
-from watersmeet.index.base import UNBOUNDED, in_bounds
+from watersmeet.index.base import UNBOUNDED, bounds_of, in_bounds
 
 COLUMNS = np.uint64(8)
 BEGIN = np.uint64(0)  # where its tuples lie
@@ -140,11 +140,11 @@ def _fetch(keys, rows, headers, heads, first, stop):
 
 
 @njit(inline="always")
-def _hit(mode, keys, rows, j, least, span, p, low, high, ticks):
+def _hit(mode, keys, rows, j, least, span, first, last, ticks):
     """1 if tuple j is a partner. One unsigned comparison stands for `least <= key` and `key <= least + span`."""
     hit = uint64(uint64(keys[j]) - least <= span)
     if mode != UNBOUNDED:
-        hit &= uint64(in_bounds(mode, p, rows[j], low, high, ticks))
+        hit &= uint64(in_bounds(mode, rows[j], first, last, ticks))
     return hit
 
 
@@ -175,6 +175,7 @@ def find_kernel(mode: int):
                 i += 1
                 continue
             p = probe_rows[i]
+            first, last = bounds_of(mode, p, low, high)
             head = np.int64(heads[i])
             if entry < 0:
                 entry = head
@@ -199,14 +200,14 @@ def find_kernel(mode: int):
                             row = rows[j]
                             out_probe[uint64(n)] = p
                             out_row[uint64(n)] = row
-                            n += in_bounds(mode, p, row, low, high, ticks)
+                            n += in_bounds(mode, row, first, last, ticks)
                 elif headers[h + LEAST] <= hi and lo <= headers[h + GREATEST]:
                     at = begin
                     while at < end:
                         block = min(uint64(_BLOCK), end - at)
                         hits = uint64(0)
                         for u in range(block):
-                            hits |= _hit(mode, keys, rows, at + u, least, span, p, low, high, ticks) << u
+                            hits |= _hit(mode, keys, rows, at + u, least, span, first, last, ticks) << u
                         while hits:
                             out_probe[uint64(n)] = p
                             out_row[uint64(n)] = rows[at + uint64(trailing_zeros(hits))]  # type: ignore[call-arg]
@@ -244,6 +245,7 @@ def count_kernel(mode: int):
             if lo > hi:
                 continue
             p = probe_rows[i]
+            first, last = bounds_of(mode, p, low, high)
             head = np.int64(heads[i])
             entry = head
             least = uint64(lo)
@@ -257,7 +259,7 @@ def count_kernel(mode: int):
                 elif headers[h + LEAST] <= hi and lo <= headers[h + GREATEST]:
                     hits = uint64(0)
                     for j in range(begin, end):
-                        hits += _hit(mode, keys, rows, j, least, span, p, low, high, ticks)
+                        hits += _hit(mode, keys, rows, j, least, span, first, last, ticks)
                     n += np.int64(hits)
                 entry = headers[h + NEXT]
                 if entry < 0:

@@ -28,6 +28,7 @@ from watersmeet.index.base import (
     TickBounds,
     appended,
     bounds_mode,
+    bounds_of,
     in_bounds,
     live_rows,
     no_ticks,
@@ -40,9 +41,9 @@ _BLOCK = 256
 
 
 @njit(inline="always")
-def _hit(by_equal, bands, mode, equal, ordered, rows, j, e, i, p, least, most, lows, highs, low, high, ticks):
+def _hit(by_equal, bands, mode, equal, ordered, rows, j, e, i, least, most, lows, highs, first, last, ticks):
     """1 if row j is a partner of probe i, else 0; no branch on data, so that loops over j become vector code."""
-    hit = in_bounds(mode, p, rows[j], low, high, ticks)
+    hit = in_bounds(mode, rows[j], first, last, ticks)
     if by_equal:
         hit &= np.int64(equal[j] == e)
     if bands == 1:
@@ -56,16 +57,18 @@ def _hit(by_equal, bands, mode, equal, ordered, rows, j, e, i, p, least, most, l
 
 
 @cache
-def _scan_kernel(by_equal: bool, bands: int, mode: int, emit: bool):
-    """The loop for one kind of predicate; with `emit` it writes pairs, without it only counts."""
+def _scan_kernel(by_equal: bool, bands: int, mode: int):
+    """The loop for one kind of predicate."""
 
     @njit(nogil=True, cache=True)
     def scan(
-        rows, equal, ordered, probe_rows, probe_equal, lows, highs, i, stop, j, low, high, ticks, out_probe, out_row
-    ):
+        rows, equal, ordered, probe_rows, probe_equal, lows, highs, i, stop, j, low, high, ticks, emit, out_probe,
+        out_row,
+    ):  # fmt: skip
         """From probe i and row j on; returns (probe, row, pairs) where it stopped, for want of room or at the end.
 
-        A block of rows is counted first, and gone through one by one only if there is anything in it.
+        With `emit` it writes pairs, without it only counts. A block of rows is counted first, and gone through one by
+        one only if there is anything in it.
         """
         n = np.int64(0)
         room = out_row.size
@@ -75,6 +78,7 @@ def _scan_kernel(by_equal: bool, bands: int, mode: int, emit: bool):
         most = np.int64(0)
         while i < stop:
             p = probe_rows[i]
+            first, last = bounds_of(mode, p, low, high)
             if bands > 0:
                 least = lows[0, i]
                 most = highs[0, i]
@@ -85,16 +89,16 @@ def _scan_kernel(by_equal: bool, bands: int, mode: int, emit: bool):
                 hits = np.int64(0)
                 for k in range(j, end):
                     hits += _hit(
-                        by_equal, bands, mode, equal, ordered, rows, k, e, i, p, least, most, lows, highs,
-                        low, high, ticks,
+                        by_equal, bands, mode, equal, ordered, rows, k, e, i, least, most, lows, highs,
+                        first, last, ticks,
                     )  # fmt: skip
                 if emit and hits > 0:
                     if n + hits > room:
                         return i, j, n
                     for k in range(j, end):
                         if _hit(
-                            by_equal, bands, mode, equal, ordered, rows, k, e, i, p, least, most, lows, highs,
-                            low, high, ticks,
+                            by_equal, bands, mode, equal, ordered, rows, k, e, i, least, most, lows, highs,
+                            first, last, ticks,
                         ):  # fmt: skip
                             out_probe[n] = p
                             out_row[n] = rows[k]
@@ -178,22 +182,22 @@ class NestedLoopStructure:
         n = self._size
         return self._rows[:n], self._equal[:n], self._ordered[:n]
 
-    def _kernel(self, bounds: TickBounds | None, probes: Probes, emit: bool):
-        return _scan_kernel(self._equal.size > 0, min(probes.lows.shape[0], 2), bounds_mode(bounds), emit)
+    def _kernel(self, bounds: TickBounds | None, probes: Probes):
+        return _scan_kernel(self._equal.size > 0, min(probes.lows.shape[0], 2), bounds_mode(bounds))
 
     def find(self, probes: Probes, start: int, stop: int, bounds: TickBounds | None) -> Iterator[Pairs]:
         """O(rows) per probe."""
         if not self._size:
             return
         b = bounds or no_ticks()
-        scan = self._kernel(bounds, probes, emit=True)
+        scan = self._kernel(bounds, probes)
         row = 0
         room = 2 * (stop - start) + _BLOCK
         while start < stop:
             out = Emitter(min(PORTION, room))
             start, row, n = scan(
                 *self._filled(), probes.rows, probes.equal, probes.lows, probes.highs, start, stop, row,
-                b.low, b.high, b.ticks, out.batch_rows, out.rows,
+                b.low, b.high, b.ticks, True, out.batch_rows, out.rows,
             )  # fmt: skip
             if n:
                 yield out.emitted(n)
@@ -204,10 +208,10 @@ class NestedLoopStructure:
         if not self._size:
             return 0
         b = bounds or no_ticks()
-        scan = self._kernel(bounds, probes, emit=False)
+        scan = self._kernel(bounds, probes)
         return scan(
             *self._filled(), probes.rows, probes.equal, probes.lows, probes.highs, start, stop, 0,
-            b.low, b.high, b.ticks, _NO_ROWS, _NO_ROWS,
+            b.low, b.high, b.ticks, False, _NO_ROWS, _NO_ROWS,
         )[2]  # fmt: skip
 
     def seal(self) -> None:

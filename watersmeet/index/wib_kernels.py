@@ -1,6 +1,6 @@
 """The kernels of the WiB+-Tree: go down with sorted keys, insert, split.
 
-Inner nodes are rows of `node_uppers` and `node_children` (flat, `fanout` places a node): the greatest key that belongs
+Inner nodes are rows of `node_uppers` and `node_children` (flat, `fan_out` places a node): the greatest key that belongs
 below each child, ascending, and the child. Behind the last child stands int64's greatest key, so that the child for a
 key is the number of places that are below it, counted without a branch. Children of the lowest inner nodes are leaves,
 by the number of their first entry in the LLAT.
@@ -36,17 +36,17 @@ _SAMPLE = 16  # keys of a leaf among which the one to split it at is chosen
 
 
 @njit(inline="always")
-def _slot(node_uppers, fanout, node, key):
+def _slot(node_uppers, fan_out, node, key):
     """Which child of a node a key belongs below."""
-    begin = uint64(node) * uint64(fanout)
+    begin = uint64(node) * uint64(fan_out)
     slot = uint64(0)
-    for u in range(uint64(fanout)):
+    for u in range(uint64(fan_out)):
         slot += uint64(node_uppers[begin + u] < key)
     return slot
 
 
 @njit(nogil=True, cache=True)
-def locate(node_uppers, node_children, fanout, tree, keys, heads):
+def locate(node_uppers, node_children, fan_out, tree, keys, heads):
     """heads[i] becomes the leaf of the sorted keys[i].
 
     Each search starts with the path of the last one: up, as long as the key is beyond the node, then down.
@@ -66,7 +66,7 @@ def locate(node_uppers, node_children, fanout, tree, keys, heads):
             while level > 0 and (key > uppers[level] or i == 0):
                 level -= 1
             while True:
-                at = uint64(path[level]) * uint64(fanout) + _slot(node_uppers, fanout, path[level], key)
+                at = uint64(path[level]) * uint64(fan_out) + _slot(node_uppers, fan_out, path[level], key)
                 if level == bottom:
                     leaf = node_children[at]
                     leaf_upper = node_uppers[at]
@@ -78,9 +78,9 @@ def locate(node_uppers, node_children, fanout, tree, keys, heads):
 
 
 @njit(inline="always")
-def _insert_child(node_uppers, node_children, sizes, fanout, node, slot, upper, child):
+def _insert_child(node_uppers, node_children, sizes, fan_out, node, slot, upper, child):
     """Cut the range of the child at `slot`: it keeps the keys up to `upper`, the new child gets the others."""
-    begin = node * fanout
+    begin = node * fan_out
     for u in range(sizes[node], slot, -1):
         node_uppers[begin + u] = node_uppers[begin + u - 1]
         node_children[begin + u] = node_children[begin + u - 1]
@@ -90,59 +90,59 @@ def _insert_child(node_uppers, node_children, sizes, fanout, node, slot, upper, 
 
 
 @njit(inline="always")
-def _split_node(node_uppers, node_children, sizes, fanout, tree, node):
+def _split_node(node_uppers, node_children, sizes, fan_out, tree, node):
     """Move the upper half of a full node to a new one; returns (the greatest key of what stays, the new node)."""
     new = tree[NODES]
     tree[NODES] += 1
-    half = fanout // 2
-    begin = node * fanout
-    to = new * fanout
-    for u in range(fanout):
+    half = fan_out // 2
+    begin = node * fan_out
+    to = new * fan_out
+    for u in range(fan_out):
         node_uppers[to + u] = GREATEST_KEY
-    for u in range(half, fanout):
+    for u in range(half, fan_out):
         node_uppers[to + u - half] = node_uppers[begin + u]
         node_children[to + u - half] = node_children[begin + u]
         node_uppers[begin + u] = GREATEST_KEY
-    sizes[new] = fanout - half
+    sizes[new] = fan_out - half
     sizes[node] = half
     return node_uppers[begin + half - 1], new
 
 
-@njit(nogil=True, cache=True)
-def _insert_leaf(node_uppers, node_children, sizes, fanout, tree, upper, leaf):
+@njit
+def _insert_leaf(node_uppers, node_children, sizes, fan_out, tree, upper, leaf):
     """Tell the inner nodes that the leaf in whose range `upper` is ends there, and that `leaf` follows.
 
     Full nodes are split on the way down, so that there is always room for what comes up.
     """
     root = tree[ROOT]
-    if sizes[root] == fanout:
-        key, new = _split_node(node_uppers, node_children, sizes, fanout, tree, root)
+    if sizes[root] == fan_out:
+        key, new = _split_node(node_uppers, node_children, sizes, fan_out, tree, root)
         top = tree[NODES]
         tree[NODES] += 1
-        for u in range(fanout):
-            node_uppers[top * fanout + u] = GREATEST_KEY
-        node_uppers[top * fanout] = key
-        node_children[top * fanout] = root
-        node_children[top * fanout + 1] = new
+        for u in range(fan_out):
+            node_uppers[top * fan_out + u] = GREATEST_KEY
+        node_uppers[top * fan_out] = key
+        node_children[top * fan_out] = root
+        node_children[top * fan_out + 1] = new
         sizes[top] = 2
         tree[ROOT] = top
         tree[HEIGHT] += 1
     node = tree[ROOT]
     for _ in range(tree[HEIGHT] - 1):
-        slot = np.int64(_slot(node_uppers, fanout, node, upper))
-        child = np.int64(node_children[node * fanout + slot])
-        if sizes[child] == fanout:
-            key, new = _split_node(node_uppers, node_children, sizes, fanout, tree, child)
-            _insert_child(node_uppers, node_children, sizes, fanout, node, slot, key, new)
+        slot = np.int64(_slot(node_uppers, fan_out, node, upper))
+        child = np.int64(node_children[node * fan_out + slot])
+        if sizes[child] == fan_out:
+            key, new = _split_node(node_uppers, node_children, sizes, fan_out, tree, child)
+            _insert_child(node_uppers, node_children, sizes, fan_out, node, slot, key, new)
             if upper > key:
                 child = new
         node = child
-    slot = np.int64(_slot(node_uppers, fanout, node, upper))
-    _insert_child(node_uppers, node_children, sizes, fanout, node, slot, upper, leaf)
+    slot = np.int64(_slot(node_uppers, fan_out, node, upper))
+    _insert_child(node_uppers, node_children, sizes, fan_out, node, slot, upper, leaf)
     tree[LEAVES] += 1
 
 
-@njit(nogil=True, cache=True)
+@njit
 def _cut(keys, greatest):
     """A key that about half of the keys are not above, and some are: of a sample, the one whose rank is nearest to it.
 
@@ -165,7 +165,7 @@ def _cut(keys, greatest):
     return cut
 
 
-@njit(nogil=True, cache=True)
+@njit
 def _split_leaf(keys, rows, headers, leaf, new):
     """Divide the tuples of a leaf with two keys or more between it and an empty one; returns where."""
     h = uint64(leaf) * COLUMNS
@@ -196,8 +196,8 @@ def _split_leaf(keys, rows, headers, leaf, new):
     return cut
 
 
-@njit(nogil=True, cache=True)
-def _make_room(keys, rows, headers, capacity, node_uppers, node_children, sizes, fanout, tree, leaf, key):
+@njit
+def _make_room(keys, rows, headers, capacity, node_uppers, node_children, sizes, fan_out, tree, leaf, key):
     """A leaf is full, or has further entries, of one key, and this is another: link an entry, or split.
 
     Returns the leaf that the key now belongs to.
@@ -229,13 +229,13 @@ def _make_room(keys, rows, headers, capacity, node_uppers, node_children, sizes,
         cut = _split_leaf(keys, rows, headers, leaf, new)
     headers[h + UPPER] = cut
     headers[h + RIGHT] = new
-    _insert_leaf(node_uppers, node_children, sizes, fanout, tree, cut, np.int32(new))
+    _insert_leaf(node_uppers, node_children, sizes, fan_out, tree, cut, np.int32(new))
     return leaf if key <= cut else new
 
 
 @njit(nogil=True, cache=True)
 def insert(
-    keys, rows, headers, capacity, node_uppers, node_children, sizes, fanout, tree, heads, i, batch_keys, batch_rows,
+    keys, rows, headers, capacity, node_uppers, node_children, sizes, fan_out, tree, heads, i, batch_keys, batch_rows,
     first_row,
 ):  # fmt: skip
     """Tuples i and on, each to its leaf; returns how far it came before there might be too few entries or nodes.
@@ -259,7 +259,7 @@ def insert(
             if tree[ENTRIES] == entries or tree[NODES] + tree[HEIGHT] + 1 > sizes.size:
                 return i
             leaf = np.int64(
-                _make_room(keys, rows, headers, capacity, node_uppers, node_children, sizes, fanout, tree, leaf, key)
+                _make_room(keys, rows, headers, capacity, node_uppers, node_children, sizes, fan_out, tree, leaf, key)
             )
             tail = headers[uint64(leaf) * COLUMNS + TAIL]
         put(keys, rows, headers, tail, key, np.int32(batch_rows[i] + first_row))

@@ -48,7 +48,7 @@ from watersmeet.index.wib_kernels import ENTRIES, HEIGHT, LEAVES, NODES, ROOT, i
 from watersmeet.workers import ALONE, Workers
 
 _LEAF = 64
-_FANOUT = 32
+_FAN_OUT = 32
 
 
 @dataclass(frozen=True)
@@ -56,17 +56,17 @@ class WiBTree(SortedBatches):
     """A B+-tree with unsorted leaves.
 
     leaf_rows: tuples of a leaf.
-    fanout: children of an inner node.
+    fan_out: children of an inner node.
     """
 
     leaf_rows: int = _LEAF
-    fanout: int = _FANOUT
+    fan_out: int = _FAN_OUT
 
     def __post_init__(self) -> None:
         if self.leaf_rows < 2:
             raise ValueError(f"leaf_rows must be at least 2, got {self.leaf_rows}; {_LEAF} is a good value")
-        if self.fanout < 3:
-            raise ValueError(f"fanout must be at least 3, got {self.fanout}; {_FANOUT} is a good value")
+        if self.fan_out < 3:
+            raise ValueError(f"fan_out must be at least 3, got {self.fan_out}; {_FAN_OUT} is a good value")
 
     name: ClassVar[str] = "wib_tree"
     needs: ClassVar[Needs] = "order"
@@ -86,8 +86,8 @@ class WiBTreeStructure:
         self._tree = np.array([0, 1, 1, 1, 1])  # see the kernels
         self._sizes = np.zeros(0, np.int32)
         self._uppers, self._children = aligned(0), np.zeros(0, np.int32)
-        self._more_nodes(2 * leaves // index.fanout)
-        self._uppers[: index.fanout] = GREATEST_KEY
+        self._more_nodes(2 * leaves // index.fan_out)
+        self._uppers[: index.fan_out] = GREATEST_KEY
         self._children[0] = 0
         self._sizes[0] = 1
 
@@ -100,9 +100,9 @@ class WiBTreeStructure:
         need = max(need, int(self._tree[NODES] + self._tree[HEIGHT]) + 2)
         if need > self._sizes.size:
             nodes, used = grown(self._sizes.size, need), self._sizes.size
-            fanout = self._index.fanout
-            uppers, children = aligned(nodes * fanout), np.empty(nodes * fanout, np.int32)
-            uppers[: used * fanout], children[: used * fanout] = self._uppers, self._children
+            fan_out = self._index.fan_out
+            uppers, children = aligned(nodes * fan_out), np.empty(nodes * fan_out, np.int32)
+            uppers[: used * fan_out], children[: used * fan_out] = self._uppers, self._children
             self._uppers, self._children = uppers, children
             self._sizes = np.append(self._sizes, np.zeros(nodes - used, np.int32))
 
@@ -111,13 +111,13 @@ class WiBTreeStructure:
         n = entries.size
         if not n:
             return
-        leaves, fanout = self._leaves, self._index.fanout
+        leaves, fan_out = self._leaves, self._index.fan_out
         heads = self._located(entries.ordered, 0, n)
         done = 0
         while True:
             done = insert(
                 leaves.keys, leaves.rows, leaves.headers, leaves.capacity, self._uppers, self._children, self._sizes,
-                fanout, self._tree, heads, done, entries.ordered, entries.rows, first_row,
+                fan_out, self._tree, heads, done, entries.ordered, entries.rows, first_row,
             )  # fmt: skip
             leaves.used, leaves.partitions = int(self._tree[ENTRIES]), int(self._tree[LEAVES])
             if done == n:
@@ -129,7 +129,7 @@ class WiBTreeStructure:
     def _located(self, keys: Array, start: int, stop: int) -> Array:
         """The leaves of sorted keys, and a place to spare."""
         heads = np.empty(stop - start + 1, np.int32)
-        locate(self._uppers, self._children, self._index.fanout, self._tree, keys[start:stop], heads)
+        locate(self._uppers, self._children, self._index.fan_out, self._tree, keys[start:stop], heads)
         return heads
 
     def find(self, probes: Probes, start: int, stop: int, bounds: TickBounds | None) -> Iterator[Pairs]:
@@ -146,7 +146,7 @@ class WiBTreeStructure:
         """Close up the room in leaves and nodes; leaves stay unsorted, as in the paper. O(size)."""
         self._leaves.seal()
         nodes = int(self._tree[NODES])
-        places = nodes * self._index.fanout
+        places = nodes * self._index.fan_out
         uppers = aligned(places)
         uppers[:] = self._uppers[:places]
         self._uppers, self._children = uppers, self._children[:places].copy()
@@ -154,11 +154,11 @@ class WiBTreeStructure:
 
     def nbytes(self) -> int:
         """Bytes in use; nodes and entries that were never used take none."""
-        return self._leaves.nbytes() + int(self._tree[NODES]) * (12 * self._index.fanout + 4)
+        return self._leaves.nbytes() + int(self._tree[NODES]) * (12 * self._index.fan_out + 4)
 
     def check_invariants(self) -> None:
         self._leaves.check_invariants()
-        tree, fanout = self._tree, self._index.fanout
+        tree, fan_out = self._tree, self._index.fan_out
         headers = self._leaves.headers.reshape(-1, int(COLUMNS))
         nodes = [int(tree[ROOT])]
         seen = 1
@@ -166,9 +166,9 @@ class WiBTreeStructure:
             uppers: list[int] = []
             children: list[int] = []
             for node in nodes:
-                size, begin = int(self._sizes[node]), node * fanout
-                assert 1 <= size <= fanout, f"node {node} has {size} children"
-                rest = self._uppers[begin + size : begin + fanout]
+                size, begin = int(self._sizes[node]), node * fan_out
+                assert 1 <= size <= fan_out, f"node {node} has {size} children"
+                rest = self._uppers[begin + size : begin + fan_out]
                 assert np.all(rest == GREATEST_KEY), f"node {node}: {rest} behind its {size} children"
                 uppers += self._uppers[begin : begin + size].tolist()
                 children += self._children[begin : begin + size].tolist()

@@ -41,7 +41,7 @@ def float_keys(values, negate):
     return out
 
 
-@_jit
+@numba.njit
 def scramble(word):
     word = (word ^ (word >> _S30)) * _ODD_2
     word = (word ^ (word >> _S27)) * _ODD_3
@@ -93,7 +93,7 @@ def mix(state, keys):
         state[i] = np.int64(scramble(np.uint64(state[i]) * _ODD_1 + np.uint64(keys[i])))
 
 
-@_jit
+@numba.njit
 def _outward(word, up):
     """The bits of the next double after the one with these bits; NaN and the infinity outwards stay."""
     if (word & _SIGN) > _INFINITY:

@@ -76,7 +76,7 @@ class Joiner(StatefulProcessor):
                 mine, others = mine + others, []
             for batches, into in ((mine, arrivals), (others, visitors)):
                 if batches:
-                    into[side] = _arrival(join, side, joined(batches))
+                    into[side] = _arrival(join, side, batches)
         expired_below: dict[Side, int | None] = {
             side: None if watermark is None else join.window.expired_below(side, watermark) for side in SIDES
         }
@@ -103,11 +103,13 @@ def _in_time(join: Compiled, side: Side, batches: list[pa.RecordBatch], watermar
     return kept
 
 
-def _arrival(join: Compiled, side: Side, batch: pa.RecordBatch) -> Arrival:
+def _arrival(join: Compiled, side: Side, batches: list[pa.RecordBatch]) -> Arrival:
+    """All of them as one, in order of time: so it skips subwindows, and needs no ticks to be looked up."""
+    # Packs come from many tasks in any order, but each often has a stretch of time to itself.
+    batch = joined(sorted(batches, key=lambda one: int(join.window.read(one.slice(0, 1), side)[0])))
     ticks = join.window.read(batch, side)
     span = span_of(ticks)
     if not span.in_order:
-        # Packs come from many tasks. In order of time, a batch skips subwindows, and needs no ticks to be looked up.
         order = np.argsort(ticks, kind="stable")
         batch, ticks = batch.take(pa.array(order)), ticks[order]
         span = span_of(ticks)

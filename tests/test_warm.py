@@ -1,0 +1,30 @@
+"""`watersmeet warm` leaves no kernel to be compiled later."""
+
+import json
+import re
+import subprocess
+import sys
+
+from typer.testing import CliRunner
+
+from watersmeet.cli import app
+from watersmeet.warm import JOBS
+
+ALL_JOBS = """
+import json
+from watersmeet.warm import JOBS, job, without_kernels
+for name in JOBS:
+    job(name)
+print(json.dumps(sorted(without_kernels())))
+"""
+
+
+def test_its_joins_call_every_kernel():
+    done = subprocess.run([sys.executable, "-c", ALL_JOBS], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == []
+
+
+def test_the_second_time_all_kernels_are_there():
+    outputs = [CliRunner().invoke(app, ["warm"]).stdout for _ in range(2)]
+    found = [re.fullmatch(r"(\d+) kernels compiled, (\d+) were there, [\d.]+ s\n", text) for text in outputs]
+    assert int(found[1][1]) == 0 and int(found[1][2]) > len(JOBS)

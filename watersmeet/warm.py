@@ -1,0 +1,164 @@
+"""Compile all kernels now, so that no join waits for it: `watersmeet warm`.
+
+Numba compiles a kernel when it is first called, and keeps the machine code beside the source (or in NUMBA_CACHE_DIR).
+What is called, and with which types, is known best by joins, so this runs small ones: every index, with keys that fit
+into a word with their row and keys that do not, with one key and two, over windows whose edges are checked by row, by
+time, and not at all. An index is a job of its own, and all cores take jobs.
+
+For images and machines that start often; a join that is run again finds its kernels compiled in any case.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from functools import partial
+from multiprocessing import get_context
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+import watersmeet as wm
+from watersmeet.index import INDEXES, Index
+from watersmeet.query.parse import parse
+from watersmeet.query.plan import compile_plan
+from watersmeet.routing.base import hashed
+from watersmeet.routing.choose import choose_route
+
+ROWS = 48
+
+
+@dataclass(frozen=True)
+class Kernels:
+    """Machine code of kernels, one for each combination of types."""
+
+    compiled: int = 0
+    loaded: int = 0  # from the cache
+
+    def __add__(self, other: Kernels) -> Kernels:
+        return Kernels(self.compiled + other.compiled, self.loaded + other.loaded)
+
+
+def warm(processes: int | None = None, done: Callable[[str], None] = lambda name: None) -> Kernels:
+    """Compile what is not in the cache; `done` hears of each job that is."""
+    found = Kernels()
+    with ProcessPoolExecutor(processes or os.cpu_count(), get_context("spawn")) as pool:
+        for future in as_completed([pool.submit(job, name) for name in JOBS]):
+            name, kernels = future.result()
+            found += kernels
+            done(name)
+    return found
+
+
+def job(name: str) -> tuple[str, Kernels]:
+    before = kernels()
+    JOBS[name]()
+    after = kernels()
+    return name, Kernels(after.compiled - before.compiled, after.loaded - before.loaded)
+
+
+def dispatchers() -> list[Any]:
+    """All kernels of this process that are called from Python: those that only kernels call need no `nogil`."""
+    from numba.core.dispatcher import Dispatcher
+
+    return [
+        one for one in gc.get_objects()
+        if issubclass(type(one), Dispatcher) and one.py_func.__module__.startswith("watersmeet.")
+        and one.targetoptions.get("nogil")
+    ]  # fmt: skip
+
+
+def kernels() -> Kernels:
+    stats = [one.stats for one in dispatchers()]
+    return Kernels(sum(sum(s.cache_misses.values()) for s in stats), sum(sum(s.cache_hits.values()) for s in stats))
+
+
+# -- joins that call every kernel ----------------------------------------------------------------------------------
+
+
+PREDICATES = {
+    "equality": "l.k = r.k",
+    "band": "abs(l.x - r.x) <= 3",
+    "both": "l.k = r.k and abs(l.x - r.x) <= 3",
+    "bands": "abs(l.x - r.x) <= 3 or l.x = r.x + 100",
+    "texts": "l.s = r.s and l.k <> r.k",
+}
+
+
+def batch(start: int, wide: bool, in_order: bool) -> pa.Table:
+    rng = np.random.default_rng(start)
+    x = rng.integers(0, 20, ROWS)
+    if wide:
+        x[:4] = np.iinfo(np.int64).min, np.iinfo(np.int64).max, -(2**62), 2**62
+    ts = np.arange(start, start + ROWS)
+    return pa.table(
+        {
+            "ts": ts if in_order else rng.permutation(ts),
+            "k": rng.integers(0, 9, ROWS),
+            "x": x,
+            "f": rng.random(ROWS).astype(np.float32),
+            "flag": pa.array(rng.random(ROWS) < 0.5, mask=rng.random(ROWS) < 0.1),
+            "id": pa.array([b"abc"] * ROWS, pa.binary(3)),
+            "price": pa.array([None, 1] * (ROWS // 2), pa.decimal128(9, 2)),
+            "s": pa.array([None, "a", "bc"] * (ROWS // 3)),
+        }
+    )
+
+
+def run(on: str, window: Any, how: str, wide: bool, in_order: bool, **options: Any) -> None:
+    schema = batch(0, False, True).schema
+    with wm.StreamJoin(on, window, how, left_schema=schema, right_schema=schema, **options) as join:
+        for start in range(0, 6 * ROWS, ROWS):
+            join.push(left=batch(start, wide, in_order), right=batch(start, wide, in_order))
+
+
+def with_index(index: Index) -> None:
+    """All that may happen to its structures."""
+    served = {"nothing": PREDICATES, "order": PREDICATES, "equality": ("equality", "both", "texts")}[index.needs]
+    windows = [
+        (wm.within(10**6), True), (wm.within(ROWS), True), (wm.within(ROWS, lateness=ROWS), False),
+        (wm.last(2 * ROWS), True),
+    ]  # fmt: skip
+    for name in served:
+        for wide in (False, True):
+            for window, in_order in windows:
+                for output in ("pairs", "count"):
+                    run(PREDICATES[name], window, "inner", wide, in_order, index=index, output=output, threads=1)
+
+
+def results() -> None:
+    """Keys and rows of every type, every join type."""
+    for on in ("abs(l.f - r.f) <= 0.1", "l.s < r.s", "l.k = r.k and l.x = r.x", PREDICATES["both"]):
+        for how in ("inner", "full", "semi"):
+            for window in (wm.within(ROWS), wm.last(ROWS), wm.tumbling(ROWS)):
+                run(on, window, how, False, True, threads=1)
+
+
+def large() -> None:
+    """Batches that are worth several threads, and routes over several cores."""
+    rng = np.random.default_rng(1)
+    for high in (1 << 20, 1 << 62):
+        rows = pa.table({name: rng.integers(0, high, 1 << 18) for name in ("k", "x")})
+        for on in ("abs(l.x - r.x) <= 1", "l.k = r.k", "l.k = r.k and l.x < r.x"):
+            with wm.StreamJoin(on, wm.last(rows.num_rows), output="count", threads=2) as join:
+                join.push(left=rows.slice(0, 1000), right=rows)
+    hashed(rows["k"].to_numpy(), 2)
+    plan = compile_plan(parse("abs(l.x - r.x) <= 1"), rows.schema, rows.schema)
+    route, _ = choose_route("cells", plan, rows.schema, rows.schema, "inner", 2)
+    batch = rows.combine_chunks().to_batches()[0].slice(0, ROWS)
+    route.places("left", plan.left, batch, np.arange(ROWS))
+
+
+JOBS: dict[str, Callable[[], None]] = {index.name: partial(with_index, index()) for index in reversed(INDEXES)}
+JOBS |= {"results": results, "large": large}
+
+
+def without_kernels() -> Iterator[str]:
+    """Kernels that nothing above has called, for the tests."""
+    for one in dispatchers():
+        if not one.signatures:
+            yield f"{one.py_func.__module__}.{one.py_func.__qualname__}"
