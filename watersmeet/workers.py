@@ -7,7 +7,7 @@ threads take the next part when they are done with one, so that an uneven part d
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
@@ -26,11 +26,16 @@ class Workers:
         self.threads = threads
         self._pool: ThreadPoolExecutor | None = None
 
-    def parts(self, n: int, small: int = SMALL, each: int = 4) -> list[tuple[int, int]]:
-        """Cut range(n) into (start, stop) parts: one if n is small, else some, at most `each`, for each thread."""
+    def parts(
+        self, n: int, small: int = SMALL, each: int = 4, most: int | None = None
+    ) -> list[tuple[int, int]]:
+        """Cut range(n) into (start, stop) parts: one if n is small, else some, at most `each`, for each thread; more
+        where a part would be larger than `most`."""
         count = 1
         if self.threads > 1 and n >= small:
             count = self.threads * max(1, min(each, n // (small * self.threads)))
+        if most is not None:
+            count = max(count, -(-n // most))
         return [(n * i // count, n * (i + 1) // count) for i in range(count)]
 
     def start(self, work: Callable[[], T]) -> Future[T]:
@@ -66,6 +71,12 @@ class Workers:
             results = taken + [pair for f in futures if not f.cancel() for pair in f.result()]
         results.sort(key=lambda pair: pair[0])
         return [result for _, result in results]
+
+    def each(self, work: Callable[..., T], items: Iterable[Any]) -> Iterator[T]:
+        """As `map`; with one thread a result is handed over before the next is worked on."""
+        if self.threads == 1:
+            return (work(item) for item in items)
+        return iter(self.map(work, items))
 
     def _started(self) -> ThreadPoolExecutor:
         if self._pool is None:

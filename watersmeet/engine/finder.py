@@ -24,6 +24,9 @@ from watersmeet.workers import ALONE, SMALL, Workers
 Array = np.ndarray
 Piece = tuple[Subwindow, Array, Array]  # pairs: where the partners are, batch rows, rows there
 
+#: Probes are taken in parts with about this many pairs, so that what is made of them is still in cache when it is used.
+PAIRS = 1 << 16
+_LEAST_PROBES = 1 << 10
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,8 @@ class _Found:
     """What some of the probes of a batch found."""
 
     pieces: list[Piece]
-    rows: int
+    pairs: int
+    rows: int  # results
     batch: pa.RecordBatch | None
     probe_seconds: float
     gather_seconds: float
@@ -59,20 +63,28 @@ class Finder:
         self._how = how
         self._workers = workers
         self._metrics = metrics
+        self._partners = 16.0  # pairs a probe, in the last batch; at first a guess
 
     def find(self, batch: Ready, results: Results, beside: Callable | None = None) -> list[Piece]:
         """Find the pairs of all probes and add their results; `beside` is done at the same time."""
         size = 0 if batch.probes is None else batch.probes.size
-        parts = self._workers.parts(size, SMALL) if size else []
+        most = max(int(PAIRS / max(self._partners, 1.0)), _LEAST_PROBES)
+        parts = self._workers.parts(size, SMALL, most=most) if size else []
         work: list[Callable] = [partial(self._part, batch, results, *part) for part in parts]
         if beside is not None:
             work.append(beside)
-        found = self._workers.map(lambda job: job(), work)[: len(parts)]
-        for part in found:
-            self._metrics.seconds["probe"] += part.probe_seconds
-            self._metrics.seconds["gather"] += part.gather_seconds
-            results.add(part.rows, part.batch)
-        return [piece for part in found for piece in part.pieces]
+        pieces: list[Piece] = []
+        pairs = 0
+        for part in self._workers.each(lambda job: job(), work):
+            if part is not None:  # `beside` gives nothing
+                self._metrics.seconds["probe"] += part.probe_seconds
+                self._metrics.seconds["gather"] += part.gather_seconds
+                results.add(part.rows, part.batch)
+                pieces += part.pieces
+                pairs += part.pairs
+        if size:
+            self._partners = pairs / size
+        return pieces
 
     def _part(self, batch: Ready, results: Results, start: int, stop: int) -> _Found:
         """Find the pairs of some of the probes, and make results of them at once, while they are in cache."""
@@ -81,7 +93,7 @@ class Finder:
         probes = batch.probes
         if results.counts_only and self._how == "inner" and residual is None:
             count = sum(t.subwindow.structure.count(probes, start, stop, t.bounds) for t in batch.targets)
-            return _Found([], count, None, time.perf_counter() - begin, 0.0)
+            return _Found([], 0, count, None, time.perf_counter() - begin, 0.0)
         pieces: list[Piece] = []
         for target in batch.targets:
             sub = target.subwindow
@@ -92,9 +104,9 @@ class Finder:
                 if rows.size:
                     pieces.append((sub, rows, partners))
         middle = time.perf_counter()
-        if self._how in ("semi", "anti"):
-            return _Found(pieces, 0, None, middle - begin, 0.0)
         total = sum(rows.size for _, rows, _ in pieces)
+        if self._how in ("semi", "anti"):
+            return _Found(pieces, total, 0, None, middle - begin, 0.0)
         made = None
         if total and not results.counts_only:
             own, stored = room(total, np.int64), room(total, np.int64)
@@ -104,7 +116,7 @@ class Finder:
                 np.add(partners, sub.base, out=stored[at : at + rows.size])
                 at += rows.size
             made = results.pairs(batch.side, own, stored, self._payloads, ALONE)
-        return _Found(pieces, total, made, middle - begin, time.perf_counter() - middle)
+        return _Found(pieces, total, total, made, middle - begin, time.perf_counter() - middle)
 
     def _keep(
         self, side: Side, residual: Residual, first: int, sub: Subwindow, rows: Array, partners: Array
