@@ -29,7 +29,7 @@ class Predicate:
         if self.equality:
             names.append("hash")
         if self.equality or self.ordered:
-            names += ["bisort", "rap_table", "wib_tree", "btree", "frozen_btree", "im_tree", "pim_tree"]
+            names += ["bisort", "rap_table", "wib_tree", "adaptive", "btree", "frozen_btree", "im_tree", "pim_tree"]
         return names
 
     def __repr__(self) -> str:

@@ -223,7 +223,7 @@ def self_scenarios(draw, *, kind=None, how=None, predicates=PREDICATES, flush=Fa
 # ------------------------------------------------------------------------------------------- structures
 
 TREES = {tree.name: tree for tree in (wm.index.BTree, wm.index.FrozenBTree, wm.index.IMTree, wm.index.PIMTree)}
-INDEXES = ("nested_loop", "hash", "bisort", "rap_table", "wib_tree", *TREES, "auto")
+INDEXES = ("nested_loop", "hash", "bisort", "rap_table", "wib_tree", "adaptive", *TREES, "auto")
 
 
 @st.composite

@@ -38,7 +38,7 @@ from watersmeet.bench.index_claims import claims
 from watersmeet.bench.index_data import DISTRIBUTIONS, INCREASING, Streams, band_for
 from watersmeet.bench.index_joins import EQUALITY, LOOP, ORDERED, TREES, Joins
 from watersmeet.bench.index_structures import CONTENDERS, Row, Structures, Subwindow, convergence, shapes
-from watersmeet.index import BTree, FrozenBTree, IMTree, PIMTree, RaPTable
+from watersmeet.index import Adaptive, BTree, FrozenBTree, IMTree, PIMTree, RaPTable
 
 LEAST = 10  # log2 of the smallest "largest window" with room for all parts
 AS_IN_THE_PAPER = "rap_table, readjust=False"
@@ -240,7 +240,7 @@ class Indexes(Bench):
 
     def by_distribution(self) -> None:
         window, batch = self.sizes.rows(5), self.sizes.small_batch
-        indexes = {**ORDERED, AS_IN_THE_PAPER: RaPTable(readjust=False)}
+        indexes = {**ORDERED, AS_IN_THE_PAPER: RaPTable(readjust=False), "adaptive": Adaptive()}
         for name in (*DISTRIBUTIONS, INCREASING):
             self.joins.race("distributions", Streams("distributions", window, batch, name), indexes, name, auto=True)
 

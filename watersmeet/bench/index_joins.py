@@ -184,7 +184,7 @@ class Joins:
             for name, lane in lanes.items():
                 with clocks[name].lap() as lap:
                     rows = lane.rows_in
-                    speed = lane.turn(self.turn, least_rows=streams.window_rows // 2)
+                    speed = lane.turn(self.turn, least_rows=streams.window_rows // 4)
                     rows = lane.rows_in - rows
                 if speed == lane.speed:
                     whole = rows / speed

@@ -24,6 +24,10 @@ def chosen_lines(core: JoinCore, why: str, sizes: Sizes) -> list[str]:
         if residual is not None:
             lines.append(f"checked on candidates found by {side}: {residual.text}")
     lines.append(f"subwindows: {sizes.text(core.index)}")
+    for sides in core.shares:
+        kinds = [getattr(sub.structure, "kind", None) for sub in core.chains[sides[0]].subwindows]
+        if any(kinds):  # chosen one by one
+            lines.append(f"  {' and '.join(sides)} now: {', '.join(map(str, kinds))}")
     return lines
 
 

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from watersmeet.index.adaptive import Adaptive
 from watersmeet.index.base import Index
 from watersmeet.index.bisort import BISort
 from watersmeet.index.btree import BTree, FrozenBTree
@@ -13,9 +14,11 @@ from watersmeet.index.rap_table import RaPTable
 from watersmeet.index.wib_tree import WiBTree
 
 #: Those that a join may be given, by class or by name.
-INDEXES: tuple[Any, ...] = (NestedLoop, Hash, BISort, RaPTable, WiBTree, BTree, FrozenBTree, IMTree, PIMTree)
+INDEXES: tuple[Any, ...] = (
+    NestedLoop, Hash, BISort, RaPTable, WiBTree, Adaptive, BTree, FrozenBTree, IMTree, PIMTree,
+)  # fmt: skip
 
 __all__ = [
-    "INDEXES", "BISort", "BTree", "FrozenBTree", "Hash", "IMTree", "Index", "NestedLoop", "PIMTree", "RaPTable",
-    "WiBTree",
+    "INDEXES", "Adaptive", "BISort", "BTree", "FrozenBTree", "Hash", "IMTree", "Index", "NestedLoop", "PIMTree",
+    "RaPTable", "WiBTree",
 ]  # fmt: skip
