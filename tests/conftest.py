@@ -9,6 +9,9 @@ from hypothesis import HealthCheck, settings
 # The tests import their own modules (oracle, strategies, harness) by plain name, from any subfolder.
 sys.path.insert(0, str(Path(__file__).parent))
 
+# Java virtual machines of tests live for seconds: what the second compiler would make of them comes too late.
+os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
+
 # The first call of a kernel may compile it, so a single example has no deadline.
 COMMON = {
     "deadline": None,
@@ -16,7 +19,7 @@ COMMON = {
     "print_blob": True,
 }
 
-settings.register_profile("ci", derandomize=True, max_examples=15, **COMMON)
+settings.register_profile("ci", derandomize=True, max_examples=10, **COMMON)
 settings.register_profile("dev", max_examples=15, **COMMON)
 settings.register_profile("nightly", max_examples=int(os.environ.get("HYPOTHESIS_EXAMPLES", 500)), **COMMON)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))

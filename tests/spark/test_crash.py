@@ -3,7 +3,7 @@
 Real processes: a driver (crash_driver.py) with an inner and a left join, or the left one only, file sources, RocksDB
 with changelog checkpoints. It is killed, or its Python workers, or executors of a standalone cluster, while it works.
 By default only a few are killed, as time allows; WATERSMEET_CRASHES=10 kills so many at random moments.
-What was hit is written to standard output (pytest -s).
+What was hit is written to standard output (pytest -n 0 -s).
 """
 
 from __future__ import annotations
@@ -173,9 +173,9 @@ def stream(tmp_path) -> Iterator[Stream]:
 
 
 def test_the_driver_is_killed(stream):
-    """At random moments, and at two that are aimed at."""
+    """At two moments that are aimed at, and at random ones if there are to be many."""
     pick = random.Random(SEED)
-    moments = ["random"] * CRASHES + ["state", "results"]
+    moments = ["random"] * (CRASHES if CRASHES > 1 else 0) + ["state", "results"]
     pick.shuffle(moments)
     for moment in moments:
         stream.start("local[2]", "inner", "left")
