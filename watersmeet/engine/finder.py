@@ -73,9 +73,10 @@ class Finder:
         work: list[Callable] = [partial(self._part, batch, results, *part) for part in parts]
         if beside is not None:
             work.append(beside)
+        workers = self._workers if size >= SMALL else ALONE  # to wait for another thread would take longer
         pieces: list[Piece] = []
         pairs = 0
-        for part in self._workers.each(lambda job: job(), work):
+        for part in workers.each(lambda job: job(), work):
             if part is not None:  # `beside` gives nothing
                 self._metrics.seconds["probe"] += part.probe_seconds
                 self._metrics.seconds["gather"] += part.gather_seconds
