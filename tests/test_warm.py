@@ -12,10 +12,10 @@ from watersmeet.warm import JOBS
 
 ALL_JOBS = """
 import json
-from watersmeet.warm import JOBS, job, without_kernels
+from watersmeet.warm import JOBS, dispatchers, job
 for name in JOBS:
     job(name)
-print(json.dumps(sorted(without_kernels())))
+print(json.dumps([f"{one.py_func.__module__}.{one.__name__}" for one in dispatchers() if not one.signatures]))
 """
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from functools import partial
@@ -158,10 +158,3 @@ JOBS: dict[str, Callable[[], None]] = {
     index.name: partial(with_index, index()) for index in reversed(INDEXES) if index is not Adaptive
 }
 JOBS |= {"results": results, "large": large}
-
-
-def without_kernels() -> Iterator[str]:
-    """Kernels that nothing above has called, for the tests."""
-    for one in dispatchers():
-        if not one.signatures:
-            yield f"{one.py_func.__module__}.{one.py_func.__qualname__}"
