@@ -108,3 +108,35 @@ def test_a_code_holds_its_keys(rows, ends):
     assert LEAST <= base <= ends[0] and ends[1] <= base + span <= GREATEST
     assert rows <= 1 << shift
     assert (span << shift) + (1 << shift) <= 1 << 62
+
+
+@pytest.mark.parametrize("composite", [False, True])
+@pytest.mark.parametrize("jump", [0, 3, 1 << 30, 1 << 50])
+def test_keys_that_increase_go_straight_to_main(composite, jump):
+    """Behind its keys, which stay where they are; with a jump they must be packed anew, or not at all."""
+    index = BISort(partition_rows=4)
+    structure = index.structure()
+    rng = np.random.default_rng(1)
+    rows = least = 0
+    for step in range(120):
+        keys = least + rng.integers(-3, 40, 16)
+        equal = np.full(16, step // 50) if composite else None
+        structure.insert(index.entries(equal, keys, None, 16, ALONE), rows)
+        structure.check_invariants()
+        rows += 16
+        least += 40 + (jump if step % 10 == 0 else 0)
+        if step == 90:
+            structure.forget(rows // 2)
+            rows -= rows // 2
+            structure.check_invariants()
+    main, buffer = structure._runs
+    assert (main.size, buffer.size) == (rows, 0)
+
+
+def test_other_keys_go_through_the_buffer():
+    index = BISort()
+    structure = index.structure()
+    rng = np.random.default_rng(1)
+    for rows in range(0, 100_000, 100):
+        structure.insert(index.entries(None, rng.integers(0, 1 << 20, 100), None, 100, ALONE), rows)
+    assert structure._runs[1].size > 0

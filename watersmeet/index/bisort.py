@@ -40,7 +40,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -70,6 +70,7 @@ from watersmeet.index.bisort_kernels import (
     unpack,
 )
 from watersmeet.index.merging import merge
+from watersmeet.index.samples import Samples
 from watersmeet.workers import ALONE, Workers
 
 _PARTITION = 8
@@ -78,6 +79,7 @@ _FORGET = 4  # expired rows are let go of when they are one in so many
 _BITS = 62  # that a packed key and row may take, so that the sentinels are above all of them
 _NONE = np.zeros(0, np.int64)
 _NO_ROWS = np.zeros(0, np.int32)
+_SIDES: tuple[Literal["left", "right"], ...] = ("left", "right")
 
 
 @dataclass(frozen=True)
@@ -141,7 +143,7 @@ class _Run:
         self.ordered = np.full(2 * width, GREATEST, np.int64)
         self.equal = self.ordered.copy() if composite else _NONE
         self.rows = np.zeros(1, np.int32) if composite else _NO_ROWS
-        self._samples: tuple[Array, Array, Array] | None = None
+        self._samples = Samples(width, composite, expected)
         if expected:
             self._resize(expected)
 
@@ -150,18 +152,33 @@ class _Run:
         run = cls(sealed.equal.size > 0, width)
         run.size, run._kind, *code, run._beyond = map(int, sealed.about)
         run._code = (code[0], code[1], code[2])
-        run.equal, run.ordered, run.rows, run._samples = sealed.equal, sealed.ordered, sealed.rows, sealed.samples
+        run.equal, run.ordered, run.rows = sealed.equal, sealed.ordered, sealed.rows
+        run._samples = Samples.adopted(width, sealed.samples)
         return run
 
     def sealed(self) -> Sealed:
         end = self.size + 2 * self._width
         about = np.array([self.size, self._kind, *self._code, self._beyond])
         rows = self.rows[: self.size + 1] if self._kind != PACKED else _NO_ROWS
-        return Sealed(about, self.equal[:end], self.ordered[:end], rows, self.sample())
+        return Sealed(about, self.equal[:end], self.ordered[:end], rows, self._samples.arrays)
 
     @property
     def _room(self) -> int:
         return self.ordered.size - 2 * self._width
+
+    def above(self, entries: Entries) -> int:
+        """How many keys are not below the first of these: those that a merge would move. O(log size)."""
+        first = int(entries.ordered[0])
+        start, stop = 0, self.size
+        if self._kind == COMPOSITE:
+            keys = self.equal[: self.size]
+            start, stop = (int(np.searchsorted(keys, entries.equal[0], side)) for side in _SIDES)
+        if self._kind == PACKED:
+            base, span, shift = self._code
+            if not base <= first <= base + span:
+                return 0 if first > base else self.size
+            first = (first - base) << shift
+        return self.size - start - int(np.searchsorted(self.ordered[start:stop], first))
 
     def merge(self, entries: Entries, first_row: int) -> None:
         """O(keys moved)."""
@@ -169,18 +186,18 @@ class _Run:
         if size > self._room:
             self._resize(grown(self._room, size))
         self._beyond = max(self._beyond, first_row + entries.beyond)
-        if self._kind == PACKED:
-            self._encode(int(entries.ordered[0]), int(entries.ordered[-1]))
+        recoded = self._kind == PACKED and self._encode(int(entries.ordered[0]), int(entries.ordered[-1]))
+        stay = 0 if recoded else self.size - self.above(entries)
         run, batch = (self.equal, self.ordered, self.rows), (entries.equal, entries.ordered, entries.rows)
         merge(self._kind, self._code, run, self.size, batch, first_row, self._workers)
         self.size = size
-        self._put_sentinels()
+        self._put_sentinels(stay)
 
-    def _encode(self, least: int, greatest: int) -> None:
-        """See that these keys fit as well: by another code if need be, or no longer packed."""
+    def _encode(self, least: int, greatest: int) -> bool:
+        """See that these keys fit as well: by another code if need be, or no longer packed; says if that was needed."""
         base, span, shift = self._code
         if base <= least and greatest <= base + span and self._beyond <= 1 << shift:
-            return
+            return False
         if self.size:
             keys, rows = self._unpacked(self.size)
             least, greatest = min(least, int(keys[0])), max(greatest, int(keys[-1]))
@@ -194,21 +211,24 @@ class _Run:
         elif self.size:
             pack(code, keys, rows, self.size, self.ordered)
         self._code = code or self._code
+        return True
 
     def _unpacked(self, n: int) -> tuple[Array, Array]:
         keys, rows = np.empty(n, np.int64), np.empty(n, np.int32)
         unpack(self._code, self.ordered, n, keys, rows)
         return keys, rows
 
-    def _put_sentinels(self) -> None:
-        """Behind the last key; what lies further on has not been touched, and takes no memory yet."""
+    def _put_sentinels(self, stay: int = 0) -> None:
+        """Behind the last key; what lies further on has not been touched, and takes no memory yet.
+
+        stay: so many keys are where they were, and have their samples."""
         end = self.size + 2 * self._width
         self.ordered[self.size : end] = GREATEST
         if self._kind == COMPOSITE:
             self.equal[self.size : end] = GREATEST
         if self._kind != PACKED:
             self.rows[self.size] = 0  # read, but not used, by a search that ends behind the last key
-        self._samples = None
+        self._samples.refresh(self.equal, self.ordered, self.size, stay)
 
     def _resize(self, room: int) -> None:
         def resized(keys: Array) -> Array:
@@ -234,6 +254,8 @@ class _Run:
     def trim(self) -> None:
         if self._room > self.size:
             self._resize(self.size)
+        self._samples = Samples(self._width, self._kind == COMPOSITE, self.size)
+        self._samples.refresh(self.equal, self.ordered, self.size, 0)
 
     def forget(self, gone: int) -> None:
         """Drop the rows below `gone`, and take `gone` off the numbers of the others. O(size)."""
@@ -260,41 +282,13 @@ class _Run:
             return Entries(_NONE, *self._unpacked(n), self._beyond)
         return Entries(self.equal[:n], self.ordered[:n], self.rows[:n], self._beyond)
 
-    def sample(self) -> tuple[Array, Array, Array]:
-        """(equal samples, ordered samples, [begin, count] of each level); level 0 is the run itself."""
-        if self._samples is None:
-            w = self._width
-            levels = [(0, self.size)]
-            equals, ordereds = [_NONE], [_NONE]
-            equal, ordered = self.equal[: self.size], self.ordered[: self.size]
-            begin = 0
-            pad = np.full(2 * w, GREATEST, np.int64)
-            while ordered.size > w:
-                ordered = ordered[w - 1 :: w]
-                levels.append((begin, ordered.size))
-                ordereds += [ordered, pad]
-                if self._kind == COMPOSITE:
-                    equal = equal[w - 1 :: w]
-                    equals += [equal, pad]
-                begin += ordered.size + pad.size
-            self._samples = np.concatenate(equals), np.concatenate(ordereds), np.array(levels, np.int64)
-        return self._samples
-
-    def level_for(self, probes: int) -> int:
-        """The level that has about as many keys as there are probes: the one to walk."""
-        levels = self.sample()[2]
-        top = 0
-        while top + 1 < len(levels) and levels[top, 1] > 2 * probes:
-            top += 1
-        return top
-
     def find(self, band, start: int, stop: int, bounds: TickBounds | None) -> Iterator[Pairs]:
         """Pairs of the probes band[start:stop]."""
         equal, lows, highs, probe_rows = band
         b = bounds or no_ticks()
         kernel = find_kernel(self._kind, _compiled(self._width), bounds_mode(bounds))
-        samples = self.sample()
-        top = self.level_for(stop - start)
+        samples = self._samples.arrays
+        top = self._samples.level_for(stop - start)
         at = np.uint64(0)  # where the walk over samples stands
 
         def write(first: int, out: Emitter) -> tuple[int, int]:
@@ -313,16 +307,15 @@ class _Run:
         b = bounds or no_ticks()
         kernel = count_kernel(self._kind, _compiled(self._width))
         return kernel(
-            self._width, self._code, self.equal, self.ordered, self.rows, self.size, *self.sample(),
-            self.level_for(stop - start), equal, lows, highs, probe_rows, start, stop, bounds_mode(bounds), b.low,
-            b.high, b.ticks,
+            self._width, self._code, self.equal, self.ordered, self.rows, self.size,
+            *self._samples.arrays, self._samples.level_for(stop - start), equal, lows, highs, probe_rows, start, stop,
+            bounds_mode(bounds), b.low, b.high, b.ticks,
         )  # fmt: skip
 
     def nbytes(self) -> int:
         """Bytes in use; room that was never written to takes none."""
-        samples = sum(a.nbytes for a in self._samples) if self._samples else 0
         each = {PACKED: 8, SINGLE: 12, COMPOSITE: 20}[self._kind]
-        return each * self.size + samples
+        return each * self.size + self._samples.nbytes()
 
     def check_invariants(self, name: str) -> None:
         n, w = self.size, self._width
@@ -333,13 +326,7 @@ class _Run:
         sentinels = self.ordered[n : n + 2 * w]
         assert sentinels.size == 2 * w, f"{name} has too few sentinels"
         assert np.all(sentinels == GREATEST), f"{name} has no sentinels behind key {n}: {sentinels}"
-        if self._samples is not None:
-            _, ordered, levels = self._samples
-            for below, (begin, count) in enumerate(levels[1:]):
-                assert count == levels[below, 1] // w, f"{name}: {levels}"
-                if below == 0:
-                    expected = self.ordered[:n][w - 1 :: w]
-                    assert np.array_equal(ordered[begin : begin + count], expected), f"{name}: stale samples"
+        self._samples.check_invariants(name, self.equal[:n], self.ordered[:n])
 
 
 def _compiled(width: int) -> int:
@@ -360,14 +347,14 @@ def _code_for(least: int, greatest: int, rows: int) -> tuple[int, int, int] | No
     return base, span, shift
 
 
-def _buffer_room(main: int, batch: int) -> int:
-    """How large a buffer is worth its probes.
+def _buffer_room(moved: int, batch: int) -> int:
+    """How large a buffer is worth its probes, where a merge moves so many keys.
 
-    A merge moves all of main, so directly merged a tuple costs main / batch moves. Through a buffer of B it costs
-    B / (2 batch) + main / B, which is small around B = sqrt(main * batch); but every probe then has a second run to
-    search, which takes about as long as a hundred moves.
+    Mostly these are all of main, but few where keys increase. Directly merged, a tuple costs moved / batch moves.
+    Through a buffer of B it costs B / (2 batch) + moved / B, which is small around B = sqrt(moved * batch); but every
+    probe then has a second run to search, which takes about as long as a hundred moves.
     """
-    return 0 if main < _DIRECT * batch else max(1024, math.isqrt(main * batch))
+    return 0 if moved < _DIRECT * batch else max(1024, math.isqrt(moved * batch))
 
 
 class BISortStructure:
@@ -392,7 +379,7 @@ class BISortStructure:
         main, buffer = self._runs
         room = self._index.buffer_rows
         if room is None:
-            room = _buffer_room(main.size, entries.size)
+            room = _buffer_room(main.above(entries), entries.size)
         if entries.size + buffer.size < room and main.size:
             buffer.merge(entries, first_row)
             return

@@ -224,7 +224,7 @@ def _by_hash(equal: Array, live: Array | None, n: int, workers: Workers) -> tupl
 class HashStructure:
     def __init__(self, buckets: int, expected: int = 0):
         self.size = 0
-        self._slots = aligned(2 * buckets)
+        self._slots = aligned(2 * max(buckets, expected + expected // 8))  # what is not written to takes no memory
         self._hash(max(buckets, expected))
 
     def insert(self, entries: Entries, first_row: int) -> None:
@@ -246,8 +246,8 @@ class HashStructure:
         self._shift = np.uint64(64 - bits)
         _relink(self._heads, self._shift, self._slots, self.size)
 
-    def _resize(self, room: int) -> None:
-        slots = aligned(2 * room)
+    def _resize(self, rows: int) -> None:
+        slots = aligned(2 * rows)
         slots[: 2 * self.size] = self._slots[: 2 * self.size]
         self._slots = slots
 
@@ -259,8 +259,7 @@ class HashStructure:
         walk = _walk_kernel(bounds_mode(bounds))
         for first in range(start, stop, PORTION):
             beyond = min(first + PORTION, stop)
-            walkers = np.empty(beyond - first, np.int32)
-            at = np.empty(beyond - first, np.int32)
+            walkers, at = np.empty(beyond - first, np.int32), np.empty(beyond - first, np.int32)
             count = _begin(self._heads, self._shift, probes.keys, first, beyond, walkers, at)
             while count:
                 out = Emitter(max(2 * count, _LEAST_ROOM))
@@ -276,13 +275,14 @@ class HashStructure:
         return sum(rows.size for _, rows in self.find(probes, start, stop, bounds))
 
     def seal(self) -> None:
-        if self._slots.size > 2 * self.size:
+        if self._slots.size > 3 * self.size:  # half as much again
             self._resize(self.size)
         if self._heads.size > 2 * self.size / _LOAD:
             self._hash(self.size)
 
     def nbytes(self) -> int:
-        return self._heads.nbytes + self._slots.nbytes
+        """Bytes in use; room that was never written to takes none."""
+        return self._heads.nbytes + 16 * self.size
 
     def check_invariants(self) -> None:
         seen = set()

@@ -1,0 +1,108 @@
+"""Samples of a sorted run: the last key of every partition, of those again, and so on, in levels.
+
+    level 2                              [ 70 ]
+    level 1          [ 30 ,   50 ,   70 ]                    (partitions of 3)
+    run      [ 10 20 30 | 40 50 50 | 60 70 70 | 80 90 ]
+
+All levels lie in one array. Each has room to grow, and a partition of sentinels or two behind it, so that a search may
+read beyond its end. Keys that are put behind all others leave the samples before them as they are: only what has
+changed is sampled again.
+
+Cost: O(keys changed / width).
+Reference: PanJoin, section III-D (the index array of BI-Sort), which has one level.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from watersmeet.index.base import Array, grown
+from watersmeet.index.bisort_kernels import GREATEST
+
+_NONE = np.zeros(0, np.int64)
+
+
+class Samples:
+    """arrays: (equal keys, empty where there is one key; ordered keys; [begin, count] of each level).
+
+    Level 0 is the run itself.
+    """
+
+    def __init__(self, width: int, composite: bool, rows: int = 0):
+        self._width = width
+        self._composite = composite
+        self._lay_out(rows)
+
+    @classmethod
+    def adopted(cls, width: int, arrays: tuple[Array, Array, Array]) -> Samples:
+        """Samples that are there already, for searching only."""
+        samples = cls(width, arrays[0].size > 0)
+        samples.arrays = arrays
+        return samples
+
+    def _lay_out(self, rows: int) -> None:
+        """Find room for the samples of so many keys."""
+        self._rows = rows
+        self._begins = []
+        end = 0
+        while rows > self._width:
+            rows //= self._width
+            self._begins.append(end)
+            end += rows + 2 * self._width
+        ordered = np.empty(end, np.int64)
+        equal = np.empty(end, np.int64) if self._composite else _NONE
+        self.arrays = equal, ordered, np.zeros((1, 2), np.int64)
+
+    def refresh(self, equal: Array, ordered: Array, size: int, kept: int) -> None:
+        """Sample the first `size` keys of a run, of which the first `kept` are those of the last time."""
+        if size > self._rows:
+            self._lay_out(grown(self._rows, size))
+            kept = 0
+        sample_equal, sample_ordered, before = self.arrays
+        levels = [(0, size)]
+        w = self._width
+        for begin in self._begins:
+            if size <= w:
+                break
+            if len(levels) >= len(before):
+                kept = 0  # a level that was not there
+            first, stop = kept // w * w + w - 1, size
+            kept, size = kept // w, size // w
+            end = begin + size
+            ordered = _sampled(ordered[first:stop:w], sample_ordered, begin, kept, end, w)
+            if self._composite:
+                equal = _sampled(equal[first:stop:w], sample_equal, begin, kept, end, w)
+            levels.append((begin, size))
+        self.arrays = sample_equal, sample_ordered, np.array(levels, np.int64)
+
+    def level_for(self, probes: int) -> int:
+        """The level that has about as many keys as there are probes: the one to walk."""
+        levels = self.arrays[2]
+        top = 0
+        while top + 1 < len(levels) and levels[top, 1] > 2 * probes:
+            top += 1
+        return top
+
+    def nbytes(self) -> int:
+        """Bytes in use; room that was never written to takes none."""
+        return int(self.arrays[2][1:, 1].sum()) * (16 if self._composite else 8)
+
+    def check_invariants(self, name: str, equal: Array, ordered: Array) -> None:
+        """equal, ordered: the keys of the run."""
+        sample_equal, sample_ordered, levels = self.arrays
+        w = self._width
+        assert levels[0, 1] == ordered.size, f"{name}: samples of {levels[0, 1]} keys, not of {ordered.size}"
+        for begin, count in levels[1:]:
+            for samples, keys in ((sample_ordered, ordered), (sample_equal, equal))[: 2 if self._composite else 1]:
+                expected = np.append(keys[w - 1 :: w], np.full(2 * w, GREATEST))
+                found = samples[begin : begin + count + 2 * w]
+                assert np.array_equal(found, expected), f"{name}: stale samples {found}, not {expected}"
+            equal, ordered = equal[w - 1 :: w], ordered[w - 1 :: w]
+        assert ordered.size <= w, f"{name}: a level of samples is missing"
+
+
+def _sampled(keys: Array, samples: Array, begin: int, kept: int, end: int, width: int) -> Array:
+    """Put keys behind the first `kept` samples of a level; returns the level."""
+    samples[begin + kept : end] = keys
+    samples[end : end + 2 * width] = GREATEST
+    return samples[begin:end]
