@@ -262,8 +262,8 @@ def spark(
     """Measure the join on Spark against Spark's own join, its usual workaround, and a pipeline that joins nothing.
 
     Every contender's results are checked against DuckDB's; exit code 1 if they differ. The part `flat` has long streams
-    and large windows. The whole takes about 45 minutes on two cores, most of it in Spark's own joins, which are
-    measured once whatever the rounds.
+    and large windows. The whole takes about 50 minutes on two cores, most of it in Spark's own joins; those that take
+    many minutes are measured once, whatever the rounds.
 
     Example: `watersmeet bench spark --quick --only B`
     """

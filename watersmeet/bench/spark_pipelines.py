@@ -29,7 +29,7 @@ CONTENDERS = {
     "C": (OURS, DISCARD),
     "flat": (OURS,),
 }
-SLOW = (SPARK, SPARK_HDFS, CELLS, CELLS_HDFS)
+SLOW = (SPARK, CELLS, CELLS_HDFS)  # take many minutes
 HDFS_STORE = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
 CELL = 4 * BAND  # width of a cell: wider means fewer copies and more candidates
 SCHEMA = "ts timestamp, key bigint, value bigint"
