@@ -18,6 +18,7 @@ import numpy as np
 from numba import njit, uint64
 
 from watersmeet.index.base import BY_ROW, BY_TICK, UNBOUNDED, bounds_of, in_bounds
+from watersmeet.prefetch import prefetch
 
 PACKED, SINGLE, COMPOSITE = 0, 1, 2
 
@@ -105,16 +106,18 @@ def _search(
     `levels` has where each level of samples begins and how many it holds; `top` is the level to walk (0: the run
     itself), `at` where the walk stands. Returns where it stands in the end.
 
-    Two passes. The first finds partitions, in samples that mostly stay in cache. The second looks into them: misses,
-    but no guess of the processor can go wrong there, so it has many of them under way at once. Where rows lie apart it
-    also reads one of each partition, to have that line at hand when pairs are written out.
+    All probes go down a level before any goes down the next, and each asks for the partition it will look into there:
+    misses, but many of them are under way at once. In the run it asks for the next partition as well, where its range
+    may go on. Where rows lie apart the last pass also reads one of each partition, to have that line at hand when pairs
+    are written out.
     """
     n = uint64(size)
     w = uint64(width)
     last = uint64(width - 1)
     e = np.int64(0)
-    top_begin = uint64(levels[top, 0])
+    begin = uint64(levels[top, 0])
     top_size = uint64(levels[top, 1])
+    below = uint64(levels[max(top - 1, 0), 0])
     for i in range(count):
         low = _from(kind, code, lows[first + i])
         if kind == COMPOSITE:
@@ -124,19 +127,37 @@ def _search(
                 at += w
             starts[i] = at
         else:
-            while at < top_size and _below(kind, s_equal, s_ordered, top_begin + at + last, e, low):
+            while at < top_size and _below(kind, s_equal, s_ordered, begin + at + last, e, low):
                 at += w
-            s = at + _count_below(kind, width, s_equal, s_ordered, top_begin + at, e, low)
-            for level in range(top - 1, 0, -1):
-                s = min(s * w, uint64(levels[level, 1]))
-                s += _count_below(kind, width, s_equal, s_ordered, uint64(levels[level, 0]) + s, e, low)
-            starts[i] = min(s * w, n)
+            s = at + _count_below(kind, width, s_equal, s_ordered, begin + at, e, low)
+            starts[i] = s
+            if top == 1:
+                prefetch(ordered, s * w)
+                prefetch(ordered, s * w + w)
+            else:
+                prefetch(s_ordered, below + s * w)
+    for level in range(top - 1, 0, -1):
+        begin, of_level, below = uint64(levels[level, 0]), uint64(levels[level, 1]), uint64(levels[level - 1, 0])
+        for i in range(count):
+            low = _from(kind, code, lows[first + i])
+            if kind == COMPOSITE:
+                e = p_equal[first + i]
+            s = min(uint64(starts[i]) * w, of_level)
+            s += _count_below(kind, width, s_equal, s_ordered, begin + s, e, low)
+            starts[i] = s
+            if level == 1:
+                prefetch(ordered, s * w)
+                prefetch(ordered, s * w + w)
+            else:
+                prefetch(s_ordered, below + s * w)
     touched = np.int32(0)
     for i in range(count):
         low = _from(kind, code, lows[first + i])
         if kind == COMPOSITE:
             e = p_equal[first + i]
         s = uint64(starts[i])
+        if top > 0:
+            s = min(s * w, n)
         if kind != PACKED:
             touched ^= rows[s]
         starts[i] = min(s + _count_below(kind, width, equal, ordered, s, e, low), n)

@@ -8,7 +8,8 @@ on to slot 3 (match: row 4), to slot 0 (5: no match), end.
 
 The probes of a batch walk their chains together: the first slot of every chain, then the second of those that have
 one, and so on, until few are left. Each such round is a loop without branches over reads that do not wait for each
-other, so the processor has many of them under way at once; one chain after the other it would wait for each slot.
+other, and that are asked for some steps before (watersmeet/prefetch.py), so the processor has many of them under way at
+once; one chain after the other it would wait for each slot.
 
 A batch is sorted by hash before it is inserted or probes. The bucket is the leading bits of the hash, so whatever the
 size of a table, the batch goes through it from left to right, and through the slots of each earlier batch as well:
@@ -44,11 +45,13 @@ from watersmeet.index.base import (
     no_ticks,
 )
 from watersmeet.index.sorting import sorted_values
+from watersmeet.prefetch import prefetch
 from watersmeet.workers import ALONE, Workers
 
 _FIBONACCI = np.uint64(0x9E3779B97F4A7C15)
 _LOAD = 1.0  # rows a bucket, at most
 _FEW = 64  # walkers below which rounds do not pay
+_AHEAD = 32  # slots asked for before they are looked at
 _LEAST_ROOM = 4096  # pairs
 
 
@@ -128,6 +131,7 @@ def _walk_kernel(mode: int):
         while count > _FEW and n + count <= room:  # in rounds: every walker one slot further
             kept = 0
             for k in range(count):
+                prefetch(slots, np.uint64(2) * np.uint64(at[min(k + _AHEAD, count - 1)]))
                 i = walkers[k]
                 p = probe_rows[i]
                 least, most = bounds_of(mode, p, low, high)

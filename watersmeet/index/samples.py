@@ -16,9 +16,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from watersmeet.index.base import Array, grown
+from watersmeet.index.base import Array, aligned, grown
 from watersmeet.index.bisort_kernels import GREATEST
 
+_LINE = 8  # keys of a cache line, with which levels begin
 _NONE = np.zeros(0, np.int64)
 
 
@@ -48,9 +49,9 @@ class Samples:
         while rows > self._width:
             rows //= self._width
             self._begins.append(end)
-            end += rows + 2 * self._width
-        ordered = np.empty(end, np.int64)
-        equal = np.empty(end, np.int64) if self._composite else _NONE
+            end += -(-(rows + 2 * self._width) // _LINE) * _LINE
+        ordered = aligned(end)
+        equal = aligned(end) if self._composite else _NONE
         self.arrays = equal, ordered, np.zeros((1, 2), np.int64)
 
     def refresh(self, equal: Array, ordered: Array, size: int, kept: int) -> None:
