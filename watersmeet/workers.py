@@ -29,11 +29,13 @@ class Workers:
     def parts(
         self, n: int, small: int = SMALL, each: int = 4, most: int | None = None
     ) -> list[tuple[int, int]]:
-        """Cut range(n) into (start, stop) parts: one if n is small, else some, at most `each`, for each thread; more
-        where a part would be larger than `most`."""
+        """Cut range(n) into (start, stop) parts, none smaller than `small`: at most one for each thread, or some, up to
+        `each`, where n is large; more where a part would be larger than `most`."""
         count = 1
-        if self.threads > 1 and n >= small:
-            count = self.threads * max(1, min(each, n // (small * self.threads)))
+        if self.threads > 1:
+            count = max(n // small, 1)
+            if count > self.threads:
+                count = self.threads * min(each, count // self.threads)
         if most is not None:
             count = max(count, -(-n // most))
         return [(n * i // count, n * (i + 1) // count) for i in range(count)]

@@ -62,7 +62,7 @@ class SortedBatches:
             major, minor = (None if major is None else major[rows]), minor[rows]
         order = sorted_rows(major, minor, workers)
         return Entries(
-            _NONE if major is None else taken(major, order), taken(minor, order),
+            _NONE if major is None else taken(major, order, workers), taken(minor, order, workers),
             order if rows is None else rows[order], n,
         )  # fmt: skip
 
@@ -77,15 +77,14 @@ class SortedBatches:
         bands = []
         for low, high in zip(lows, highs, strict=True):
             for order in _known_orders(entries):
-                ranges = (_NONE if equal is None else taken(equal, order), taken(low, order), taken(high, order), order)
+                ranges = _ranges(equal, low, high, order, workers)
                 if _in_order(ranges[0], ranges[1]):
                     break
             else:
                 rows = None if live is None else live_rows(live, n)
                 major, minor = (equal, low) if rows is None else (None if equal is None else equal[rows], low[rows])
                 order = sorted_rows(major, minor, workers)
-                order = order if rows is None else rows[order]
-                ranges = (_NONE if equal is None else taken(equal, order), taken(low, order), taken(high, order), order)
+                ranges = _ranges(equal, low, high, order if rows is None else rows[order], workers)
             bands.append(ranges)
         return Probes(tuple(bands))
 
@@ -95,6 +94,13 @@ def _keys(equal: Array | None, ordered: Array | None) -> tuple[Array | None, Arr
         assert equal is not None
         return None, equal
     return equal, ordered
+
+
+def _ranges(
+    equal: Array | None, low: Array, high: Array, order: Array, workers: Workers
+) -> tuple[Array, Array, Array, Array]:
+    of_equal = _NONE if equal is None else taken(equal, order, workers)
+    return of_equal, taken(low, order, workers), taken(high, order, workers), order
 
 
 def _known_orders(entries: Entries | None) -> Iterator[Array]:

@@ -20,7 +20,7 @@ from watersmeet.index.base import Array
 from watersmeet.workers import Workers
 
 #: Rows below which several threads do not pay.
-_SMALL = 1 << 16
+_SMALL = 1 << 15
 
 
 @njit(nogil=True, cache=True)
@@ -128,10 +128,14 @@ def _take(values, rows, out):
         out[i] = values[np.uint32(rows[i])]
 
 
-def taken(values: Array, rows: Array) -> Array:
+def taken(values: Array, rows: Array, workers: Workers) -> Array:
     """values[rows] for row numbers that are int32, which NumPy would first widen."""
     out = np.empty(rows.size, np.int64)
-    _take(values, rows, out)
+
+    def take(part: tuple[int, int]) -> None:
+        _take(values, rows[slice(*part)], out[slice(*part)])
+
+    workers.map(take, workers.parts(rows.size, _SMALL, each=1))
     return out
 
 

@@ -32,7 +32,7 @@ from numba import njit
 
 from watersmeet.index.base import Forgetting, Index, Structure, TickBounds, appended
 from watersmeet.window.ticks import Span
-from watersmeet.workers import ALONE, Workers
+from watersmeet.workers import ALONE, SMALL, Workers
 
 Array = np.ndarray
 
@@ -224,15 +224,20 @@ class Subwindow:
             self.least = int(ticks.min())
             self.in_order = bool(np.all(ticks[1:] >= ticks[:-1]))  # what was not may have gone
 
-    def bounds(self, low: Array, high: Array) -> TickBounds:
+    def bounds(self, low: Array, high: Array, workers: Workers) -> TickBounds:
         """Bounds on ticks for this subwindow; as rows where those are in order of ticks."""
         if self._ticks is None:
             return TickBounds(low - self.base, high - self.base, _NO_TICKS)
         if not self.in_order:
             return TickBounds(low, high, self.ticks)
         low_rows, high_rows = np.empty(low.size, np.int64), np.empty(high.size, np.int64)
-        _as_rows(self.ticks, low, False, low_rows)
-        _as_rows(self.ticks, high, True, high_rows)
+        ticks = self.ticks
+
+        def look_up(part: tuple[int, int]) -> None:
+            _as_rows(ticks, low[slice(*part)], False, low_rows[slice(*part)])
+            _as_rows(ticks, high[slice(*part)], True, high_rows[slice(*part)])
+
+        workers.map(look_up, workers.parts(low.size, 2 * SMALL, each=1))
         return TickBounds(low_rows, high_rows, _NO_TICKS)
 
     def nbytes(self) -> int:
@@ -333,7 +338,7 @@ class Chain:
             assert sub.least is not None and sub.greatest is not None
             if sub.greatest >= low_least and sub.least <= high_greatest:
                 inside = sub.least >= low_greatest and sub.greatest <= high_least
-                found.append(Target(sub, None if inside else sub.bounds(low, high)))
+                found.append(Target(sub, None if inside else sub.bounds(low, high, self._workers)))
         return found
 
     def holding(self, position: int) -> Subwindow:
