@@ -227,7 +227,8 @@ def explain(
 def embedded(
     quick: Annotated[bool, typer.Option("--quick", help="Small sizes, for a first look.")] = False,
     only: Annotated[
-        list[str] | None, typer.Option(help="Run only this part (band_last, A2, B, subwindows); may be repeated.")
+        list[str] | None,
+        typer.Option(help="Run only this part (band_last, A2, B, subwindows, threads); may be repeated."),
     ] = None,
     rounds: Annotated[int | None, ROUNDS] = None,
     out: Annotated[Path | None, OUT] = None,

@@ -1,6 +1,6 @@
 """The embedded engine, measured: `watersmeet bench embedded`.
 
-Four parts, each checked as well as timed (see workloads.py for the streams, race.py for how contenders take
+Five parts, each checked as well as timed (see workloads.py for the streams, race.py for how contenders take
 turns):
 
     band_last   one thread, pairs out, against np.argsort of a window of keys, and against a nested loop
@@ -8,6 +8,7 @@ turns):
                 symmetric hash join (symmetric.py)
     subwindows  a whole window in one structure that forgets, against chains of 1 to 8 subwindows: the same joins, one
                 thread
+    threads     A2 and B on one thread, two, four, ... up to as many as there are cores
 
 `run` returns plain data and stores it as JSON; report.py turns that into tables. A quick run uses small
 windows and a few batches to show that everything works: its ratios are not held against the targets.
@@ -29,8 +30,9 @@ from watersmeet.bench.peers import PEERS, Peer
 from watersmeet.bench.race import FILL_ROWS, Lane, Ours, agree, peer_lane
 from watersmeet.bench.symmetric import SymmetricHashJoin
 from watersmeet.bench.workloads import Workload
+from watersmeet.workers import Workers
 
-PARTS = ("band_last", "A2", "B", "subwindows")
+PARTS = ("band_last", "A2", "B", "subwindows", "threads")
 OURS = "watersmeet"
 
 
@@ -81,8 +83,7 @@ def run(
     sizes: Sizes | None = None,
     say: Callable[[str], None] | None = None,
 ) -> dict[str, Any]:
-    """Measure, check, store. `only` names parts (band_last, A2, B, subwindows); `say` gets a line a measurement
-    (default: standard error)."""
+    """Measure, check, store. `only` names parts; `say` gets a line a measurement (default: standard error)."""
     check_names("only", only, PARTS)
     check_least("rounds", rounds, 1)
     judged = not quick and sizes is None
@@ -97,6 +98,8 @@ def run(
                     bench.last()
                 elif part == "subwindows":
                     bench.subwindows()
+                elif part == "threads":
+                    bench.threads()
                 else:
                     bench.within(part)
 
@@ -238,30 +241,46 @@ class Embedded(Bench):
     def peer_ratio(self, workload: Workload, against: str, value: float, goal: float | None) -> None:
         self.ratio(workload.name, against, value, goal, window=workload.window_rows, batch=workload.batch_rows)
 
-    # -- subwindows: how many are best ------------------------------------------------------------------
+    # -- subwindows, threads: how many are best ---------------------------------------------------------
 
     def subwindows(self) -> None:
         sizes = self.sizes
         middle = sizes.windows[len(sizes.windows) // 2]
         races = [workloads.band_last(middle, batch) for batch in sizes.last_batches[:2]]
         races += [make(sizes.batches[0], seconds=sizes.seconds) for make in (workloads.a2, workloads.b)]
+        forms = {
+            f"{count or 'default'} subwindows": {"threads": 1, "subwindows": count} for count in sizes.subwindows
+        }
         for workload in races:
-            output = "rows" if workload.spacing_us else "pairs"
-            lanes = []
-            for count in sizes.subwindows:
-                join = Ours(workload, output=output, threads=1, subwindows=count)
-                lane = Lane(f"{workload.name}, {join.index}", f"{count or 'default'} subwindows", workload, join)
-                lane.fill(2 * workload.window_rows)
-                lane.turn(sizes.turn / 2, timed=False)
-                lanes.append(lane)
-            for _ in range(sizes.rounds):
-                for lane in lanes:
-                    lane.turn(sizes.turn, least_rows=workload.window_rows)
-            checked = agree(lanes)
+            self.among_ourselves("subwindows", workload, forms)
+
+    def threads(self) -> None:
+        cores = Workers().threads
+        counts = [1 << i for i in range(cores.bit_length()) if 1 << i < cores] + [cores]
+        for make in (workloads.a2, workloads.b):
+            for batch in self.sizes.batches[1:]:
+                workload = make(batch, seconds=self.sizes.seconds)
+                self.among_ourselves("threads", workload, {f"threads={n}": {"threads": n} for n in counts})
+
+    def among_ourselves(self, part: str, workload: Workload, forms: dict[str, dict[str, Any]]) -> None:
+        """A race of joins that differ in their options."""
+        sizes = self.sizes
+        output = "rows" if workload.spacing_us else "pairs"
+        lanes = []
+        for form, options in forms.items():
+            join = Ours(workload, output=output, **options)
+            lane = Lane(f"{workload.name}, {join.index}", form, workload, join)
+            lane.fill(2 * workload.window_rows)
+            lane.turn(sizes.turn / 2, timed=False)
+            lanes.append(lane)
+        for _ in range(sizes.rounds):
             for lane in lanes:
-                self.record(lane.result() | {"workload": "subwindows", "checked_pairs": checked.pairs})
-            del lanes
-            gc.collect()
+                lane.turn(sizes.turn, least_rows=workload.window_rows)
+        checked = agree(lanes)
+        for lane in lanes:
+            self.record(lane.result() | {"workload": part, "checked_pairs": checked.pairs})
+        del lanes
+        gc.collect()
 
     # -- collecting -------------------------------------------------------------------------------------
 
