@@ -26,15 +26,13 @@ SETTINGS = {
     # Rows go to Python in larger batches than Spark's 10,000; wide rows in smaller ones, for it limits bytes, too.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
 }
-#: Those of a JVM that we start ourselves: no web server, no progress bars in the log, Arrow without checks of every
-#: single access, which cost time where there are many results, and (from Spark 4.3 on) rows that travel to Python
-#: while others come back.
+#: Those of a JVM that we start ourselves: no web server, no progress bars in the log, and Arrow without checks of
+#: every single access, which cost time where there are many results.
 OWN = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "WARN",
     "spark.driver.extraJavaOptions": "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false",
-    "spark.python.udf.pipelined.enabled": "true",
 }
 PARTITIONS = "spark.sql.shuffle.partitions"
 
