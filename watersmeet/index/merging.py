@@ -27,7 +27,7 @@ from watersmeet.index.base import Array
 from watersmeet.index.bisort_kernels import COMPOSITE, PACKED, upto
 from watersmeet.workers import Workers
 
-#: Keys of a run for which waking up another thread is worth it.
+#: Keys that a part for another thread has at least.
 SMALL = 1 << 18
 
 Code = tuple[int, int, int]

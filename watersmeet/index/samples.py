@@ -1,8 +1,8 @@
 """Samples of a sorted run: the last key of every partition, of those again, and so on, in levels.
 
-    level 2                              [ 70 ]
-    level 1          [ 30 ,   50 ,   70 ]                    (partitions of 3)
-    run      [ 10 20 30 | 40 50 50 | 60 70 70 | 80 90 ]
+    level 2            [ 40 ,        70 ]                 (partitions of 2)
+    level 1    [ 20 ,    40 ,    50 ,    70 ]
+    run      [ 10 20 | 30 40 | 50 50 | 60 70 | 80 ]
 
 All levels lie in one array. Each has room to grow, and a partition of sentinels or two behind it, so that a search may
 read beyond its end. Keys that are put behind all others leave the samples before them as they are: only what has

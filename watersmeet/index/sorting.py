@@ -19,7 +19,7 @@ from numba import njit
 from watersmeet.index.base import Array
 from watersmeet.workers import Workers
 
-#: Rows below which several threads do not pay.
+#: Rows that a part for another thread has at least.
 _SMALL = 1 << 15
 
 
