@@ -146,21 +146,21 @@ def progress_bar(console: Console) -> Progress:
     )
 
 
-def preview(rows: pa.Table, title: str, count: int = 4) -> Table:
+def preview(rows: pa.Table, title: str, count: int = 4, decimals: int = 2) -> Table:
     """The first rows of a table."""
     table = Table(title=title, header_style="cyan", **STYLE)
     for field in rows.schema:
         number = pa.types.is_integer(field.type) or pa.types.is_floating(field.type)
         table.add_column(field.name, justify="right" if number else "left", no_wrap=True)
     for row in rows.slice(0, count).to_pylist():
-        table.add_row(*(cell(value) for value in row.values()))
+        table.add_row(*(cell(value, decimals) for value in row.values()))
     return table
 
 
-def cell(value: object) -> str:
+def cell(value: object, decimals: int) -> str:
     if hasattr(value, "strftime"):
         return value.strftime("%H:%M:%S.%f")[:-3]
-    return f"{value:.2f}" if isinstance(value, float) else str(value)
+    return f"{value:.{decimals}f}" if isinstance(value, float) else str(value)
 
 
 def summary(outcome: Outcome, rows: int) -> Table:

@@ -29,7 +29,7 @@ BAND = 0.005  # degrees: about 500 m
 NEAR = f"abs(l.lon - r.lon) <= {BAND} and abs(l.lat - r.lat) <= {BAND}"
 WINDOW_US, LATENESS_US = 5_000_000, 2_000_000
 BATCH_ROWS = 250_000  # of each stream
-SHOWN = ["ship", "ts", "lon", "lat", "station", "ts_right", "lon_right", "lat_right"]
+SHOWN = ["ship", "station", "ts", "ts_right", "lon", "lon_right"]  # as many as fit into 80 columns
 
 JOB = f"""\
 [left]
@@ -99,8 +99,8 @@ def play(folder: Path, rows: int, seed: int, console: Console) -> bool:
         tables = generate(rows, seed)
         arrived = [write(table, folder / name, files) for table, name in zip(tables, ("reports", "contacts"))]
     console.print(f"[bold]Two streams, as they arrive[/]: {rows:,} rows each, in {files} files each\n")
-    console.print(preview(tables[0], "l: reports, what ships say of themselves"))
-    console.print(preview(tables[1], "r: contacts, what radars see"))
+    console.print(preview(tables[0], "l: reports, what ships say of themselves", decimals=4))
+    console.print(preview(tables[1], "r: contacts, what radars see", decimals=4))
     console.print("Which contact may be which ship: within 500 m and 5 seconds?\n")
 
     log = folder / "spark.log"
@@ -126,7 +126,7 @@ def play(folder: Path, rows: int, seed: int, console: Console) -> bool:
     took = sum(ended.totals.seconds)
     console.print(f"\njoined in {took:.1f} s: {2 * rows / took:,.0f} rows/s", highlight=False)
     results = sorted((folder / "sightings").glob("*.parquet"))
-    console.print(preview(pq.read_table(results[0]).select(SHOWN), "sightings, the results"))
+    console.print(preview(pq.read_table(results[0]).select(SHOWN), "sightings, the results", decimals=4))
     with console.status("checking every result with DuckDB ..."):
         problems, how = verify(arrived, folder, ended)
     for problem in problems:

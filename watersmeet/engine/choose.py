@@ -2,7 +2,7 @@
 
 `auto` looks at the predicate alone: a hash index for equalities, BI-Sort where there is an order, else a nested loop.
 PanJoin chooses by batch, match rate, order and drift of the keys (index/adaptive.py). `watersmeet bench index` goes
-through windows of 2^13 to 2^23, batches of 512 to 32K, 2^-4 to 2^10 partners, skewed and increasing keys: in 28 of 29
+through windows of 2^13 to 2^23, batches of 512 to 32K, 2^-4 to 2^10 partners, skewed and increasing keys: in all 29
 joins this choice is the fastest or within a tenth of it (docs/reproduction.md). What depends on window and batch,
 BI-Sort decides inside, from merge to merge: whether there is a buffer and how large, whether keys and rows share a
 word, when to forget.
