@@ -189,9 +189,10 @@ class _Run:
         recoded = self._kind == PACKED and self._encode(int(entries.ordered[0]), int(entries.ordered[-1]))
         stay = 0 if recoded else self.size - self.above(entries)
         run, batch = (self.equal, self.ordered, self.rows), (entries.equal, entries.ordered, entries.rows)
-        merge(self._kind, self._code, run, self.size, batch, first_row, self._workers)
+        level = self._samples.first_level(size, stay)
+        merge(self._kind, self._code, run, self.size, batch, first_row, self._workers, level)
         self.size = size
-        self._put_sentinels(stay)
+        self._put_sentinels(stay, sampled=True)
 
     def _encode(self, least: int, greatest: int) -> bool:
         """See that these keys fit as well: by another code if need be, or no longer packed; says if that was needed."""
@@ -218,17 +219,18 @@ class _Run:
         unpack(self._code, self.ordered, n, keys, rows)
         return keys, rows
 
-    def _put_sentinels(self, stay: int = 0) -> None:
+    def _put_sentinels(self, stay: int = 0, sampled: bool = False) -> None:
         """Behind the last key; what lies further on has not been touched, and takes no memory yet.
 
-        stay: so many keys are where they were, and have their samples."""
+        stay: so many keys are where they were, and have their samples; sampled: all have them on the first level.
+        """
         end = self.size + 2 * self._width
         self.ordered[self.size : end] = GREATEST
         if self._kind == COMPOSITE:
             self.equal[self.size : end] = GREATEST
         if self._kind != PACKED:
             self.rows[self.size] = 0  # read, but not used, by a search that ends behind the last key
-        self._samples.refresh(self.equal, self.ordered, self.size, stay)
+        self._samples.refresh(self.equal, self.ordered, self.size, stay, sampled)
 
     def _resize(self, room: int) -> None:
         def resized(keys: Array) -> Array:

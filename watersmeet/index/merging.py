@@ -25,20 +25,35 @@ from numba import njit, uint64
 
 from watersmeet.index.base import Array
 from watersmeet.index.bisort_kernels import COMPOSITE, PACKED, upto
+from watersmeet.index.samples import NO_LEVEL, Level
 from watersmeet.workers import Workers
 
 #: Keys that a part for another thread has at least.
 SMALL = 1 << 18
 
+_SAMPLED = uint64(512)  # keys of which samples are taken at a time
+
 Code = tuple[int, int, int]
 Keys = tuple[Array, Array, Array]  # equal (empty where there is one key), ordered, rows (empty where packed)
 
 
-def merge(kind: int, code: Code, run: Keys, size: int, batch: Keys, first_row: int, workers: Workers) -> None:
-    """Merge a batch, whose rows get `first_row` added, into the first `size` keys; the run must have room. O(size)."""
+def merge(
+    kind: int,
+    code: Code,
+    run: Keys,
+    size: int,
+    batch: Keys,
+    first_row: int,
+    workers: Workers,
+    level: Level = NO_LEVEL,
+) -> None:
+    """Merge a batch, whose rows get `first_row` added, into the first `size` keys, and take samples of all.
+
+    The run must have room. O(size).
+    """
     kernel = merge_kernel(kind)
     if workers.threads == 1 or size < SMALL:
-        kernel(code, *run, size, *batch, first_row, 0)
+        kernel(code, *run, size, *batch, first_row, 0, *level)
         return
 
     def part_of(begin: int, end: int) -> _Part:
@@ -50,11 +65,12 @@ def merge(kind: int, code: Code, run: Keys, size: int, batch: Keys, first_row: i
 
     def merge_part(part: _Part) -> None:
         rest, saved = _cut(run, part.rest), part.rest - part.begin
-        kernel(code, *rest, part.end - part.rest, *_cut(batch, part.within, part.until), first_row, part.within)
+        kernel(code, *rest, part.end - part.rest, *_cut(batch, part.within, part.until), first_row, part.within, *NO_LEVEL)
         place = _cut(run, part.begin + part.before)
         for array, keys in zip(place, part.saved, strict=True):
             array[: keys.size] = keys
-        kernel(code, *place, saved, *_cut(batch, part.before, part.within), first_row, 0)
+        kernel(code, *place, saved, *_cut(batch, part.before, part.within), first_row, 0, *NO_LEVEL)
+        level.take(*run[:2], part.begin + part.before, part.end + part.until)
 
     workers.map(merge_part, [part_of(*span) for span in workers.parts(size, SMALL, each=1)])
 
@@ -110,16 +126,37 @@ def _move_keys(kind, equal, ordered, rows, at, by):
         _move_eight(rows, at, by)
 
 
+@njit(inline="always")
+def _sample(kind, width, equal, ordered, s_equal, s_ordered, s, least):
+    """The samples before s, down to `least`; returns which were taken last."""
+    while s > least:
+        s -= uint64(1)
+        at = s * width + width - uint64(1)
+        if kind == COMPOSITE:
+            s_equal[s] = equal[at]
+        s_ordered[s] = ordered[at]
+    return s
+
+
 @cache
 def merge_kernel(kind: int):
     @njit(nogil=True, cache=True)
-    def merge(code, equal, ordered, rows, size, b_equal, b_ordered, b_rows, first_row, further):
+    def merge(
+        code, equal, ordered, rows, size, b_equal, b_ordered, b_rows, first_row, further, width, s_equal, s_ordered,
+        first_sample, samples,
+    ):  # fmt: skip
         """Merge a sorted batch into the first `size` keys, in place, from the back, and all `further` places on.
 
         Keys are moved eight at a time. Of the eight in which a batch's key finds its place all are moved, too, and
         those that should have stayed are moved again later: they lie where keys of the batch are still to come, and a
         number of steps that depends on the data would cost more than the moves.
+
+        Samples, from the last down to `first_sample`, are taken of some hundred keys at a time that have come to their
+        place, while these are in cache.
         """
+        w = uint64(width)
+        s = uint64(samples)  # those from here on have been taken; the one before is of place s * w - 1
+        least = uint64(first_sample)
         i = uint64(size)  # keys still in their old place
         to_come = uint64(b_ordered.size) + uint64(further)  # places by which the next key moves
         one = uint64(1)
@@ -156,17 +193,19 @@ def merge_kernel(kind: int):
             ordered[i + to_come] = key
             if kind != PACKED:
                 rows[i + to_come] = row
-        if to_come == uint64(0):
-            return
-        while i >= eight:
-            i -= eight
-            _move_keys(kind, equal, ordered, rows, i, to_come)
-        while i > uint64(0):
-            i -= one
-            if kind == COMPOSITE:
-                equal[i + to_come] = equal[i]
-            ordered[i + to_come] = ordered[i]
-            if kind != PACKED:
-                rows[i + to_come] = rows[i]
+            if s * w > i + to_come + _SAMPLED:
+                s = _sample(kind, w, equal, ordered, s_equal, s_ordered, s, max(least, (i + to_come) // w))
+        if to_come > uint64(0):
+            while i >= eight:
+                i -= eight
+                _move_keys(kind, equal, ordered, rows, i, to_come)
+            while i > uint64(0):
+                i -= one
+                if kind == COMPOSITE:
+                    equal[i + to_come] = equal[i]
+                ordered[i + to_come] = ordered[i]
+                if kind != PACKED:
+                    rows[i + to_come] = rows[i]
+        _sample(kind, w, equal, ordered, s_equal, s_ordered, s, least)
 
     return merge

@@ -14,6 +14,8 @@ Reference: PanJoin, section III-D (the index array of BI-Sort), which has one le
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from watersmeet.index.base import Array, aligned, grown
@@ -21,6 +23,29 @@ from watersmeet.index.bisort_kernels import GREATEST
 
 _LINE = 8  # keys of a cache line, with which levels begin
 _NONE = np.zeros(0, np.int64)
+
+
+class Level(NamedTuple):
+    """The samples right above a run, while they are taken; all but the first `first` are to be."""
+
+    width: int
+    equal: Array
+    ordered: Array
+    first: int
+    count: int
+
+    def take(self, equal: Array, ordered: Array, begin: int, end: int) -> None:
+        """Those of the keys from place `begin` to `end` of the run."""
+        w = self.width
+        first, last = max(begin // w, self.first), min(end // w, self.count)
+        if first < last:
+            self.ordered[first:last] = ordered[first * w + w - 1 : last * w : w]
+            if self.equal.size:
+                self.equal[first:last] = equal[first * w + w - 1 : last * w : w]
+
+
+#: Nothing is to be sampled.
+NO_LEVEL = Level(1, _NONE, _NONE, 0, 0)
 
 
 class Samples:
@@ -54,11 +79,29 @@ class Samples:
         equal = aligned(end) if self._composite else _NONE
         self.arrays = equal, ordered, np.zeros((1, 2), np.int64)
 
-    def refresh(self, equal: Array, ordered: Array, size: int, kept: int) -> None:
-        """Sample the first `size` keys of a run, of which the first `kept` are those of the last time."""
+    def first_level(self, size: int, kept: int) -> Level:
+        """Where the samples of the first `size` keys of a run go, of which the first `kept` are those of the last time.
+
+        For one who has the keys at hand, and takes their samples before calling `refresh`.
+        """
         if size > self._rows:
             self._lay_out(grown(self._rows, size))
-            kept = 0
+        equal, ordered, levels = self.arrays
+        if size <= self._width:
+            return NO_LEVEL
+        begin, count = self._begins[0], size // self._width
+        end = begin + count
+        first = kept // self._width if len(levels) > 1 else 0
+        return Level(self._width, equal[begin:end], ordered[begin:end], first, count)
+
+    def refresh(self, equal: Array, ordered: Array, size: int, kept: int, taken: bool = False) -> None:
+        """Sample the first `size` keys of a run, of which the first `kept` are those of the last time.
+
+        taken: those of the first level have been taken.
+        """
+        level = self.first_level(size, kept)
+        if not taken:
+            level.take(equal, ordered, 0, size)
         sample_equal, sample_ordered, before = self.arrays
         levels = [(0, size)]
         w = self._width
@@ -67,12 +110,13 @@ class Samples:
                 break
             if len(levels) >= len(before):
                 kept = 0  # a level that was not there
-            first, stop = kept // w * w + w - 1, size
-            kept, size = kept // w, size // w
+            first, kept, size = kept // w, kept // w, size // w
             end = begin + size
-            ordered = _sampled(ordered[first:stop:w], sample_ordered, begin, kept, end, w)
-            if self._composite:
-                equal = _sampled(equal[first:stop:w], sample_equal, begin, kept, end, w)
+            for samples in (sample_equal, sample_ordered)[0 if self._composite else 1 :]:
+                samples[end : end + 2 * w] = GREATEST
+                if len(levels) > 1:
+                    below = levels[-1][0]
+                    samples[begin + first : end] = samples[below + first * w + w - 1 : below + levels[-1][1] : w]
             levels.append((begin, size))
         self.arrays = sample_equal, sample_ordered, np.array(levels, np.int64)
 
@@ -100,10 +144,3 @@ class Samples:
                 assert np.array_equal(found, expected), f"{name}: stale samples {found}, not {expected}"
             equal, ordered = equal[w - 1 :: w], ordered[w - 1 :: w]
         assert ordered.size <= w, f"{name}: a level of samples is missing"
-
-
-def _sampled(keys: Array, samples: Array, begin: int, kept: int, end: int, width: int) -> Array:
-    """Put keys behind the first `kept` samples of a level; returns the level."""
-    samples[begin + kept : end] = keys
-    samples[end : end + 2 * width] = GREATEST
-    return samples[begin:end]
