@@ -372,11 +372,13 @@ def test_a_closed_join_holds_nothing():
     gc.collect()
     live = pa.total_allocated_bytes()
     join = wm.StreamJoin("l.k = r.k and l.x < r.x", wm.within(10**6), "anti", self_join=True)
-    join.push(stream(5000).take(np.arange(5000)))
+    join.push(stream(5000).append_column("s", pa.array(["text"] * 5000)).take(np.arange(5000)))
     assert pa.total_allocated_bytes() > live
+    assert join.metrics.payload_bytes > 0
     join.close()
     gc.collect()
     assert pa.total_allocated_bytes() == live
+    assert join.metrics.payload_bytes == 0
     assert join.metrics.stored_left == 0
 
 

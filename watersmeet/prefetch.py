@@ -13,20 +13,36 @@ from numba.core import types
 from numba.extending import intrinsic
 
 
+_BYTES = ir.IntType(8).as_pointer()
+
+
+def _ask_for(builder, pointer) -> None:
+    word = ir.IntType(32)
+    parameters = ir.FunctionType(ir.VoidType(), [pointer.type, word, word, word])
+    function = builder.module.declare_intrinsic("llvm.prefetch", (pointer.type,), parameters)
+    to_read, into_all_caches, data_not_code = word(0), word(3), word(1)
+    builder.call(function, [pointer, to_read, into_all_caches, data_not_code])
+
+
 @intrinsic
 def _line_of(typingctx, array, place):
     def codegen(context, builder, signature, args):
         data = context.make_array(signature.args[0])(context, builder, args[0]).data
-        pointer = builder.bitcast(builder.gep(data, [args[1]]), ir.IntType(8).as_pointer())
-        word = ir.IntType(32)
-        parameters = ir.FunctionType(ir.VoidType(), [pointer.type, word, word, word])
-        function = builder.module.declare_intrinsic("llvm.prefetch", (pointer.type,), parameters)
-        to_read, into_all_caches, data_not_code = word(0), word(3), word(1)
-        builder.call(function, [pointer, to_read, into_all_caches, data_not_code])
+        _ask_for(builder, builder.bitcast(builder.gep(data, [args[1]]), _BYTES))
         return context.get_dummy_value()
 
     return types.void(array, types.uint64), codegen
 
 
+@intrinsic
+def _line_at(typingctx, address):
+    def codegen(context, builder, signature, args):
+        _ask_for(builder, builder.inttoptr(args[0], _BYTES))
+        return context.get_dummy_value()
+
+    return types.void(types.int64), codegen
+
+
 # Called inside of kernels only, where Numba supplies the typing context. A place that does not exist does no harm.
 prefetch: Any = _line_of  # prefetch(array, place)
+prefetch_address: Any = _line_at

@@ -40,6 +40,7 @@ class JoinCore:
     """State and steps of a join whose schemas are known.
 
     self_join: the two sides are one stream; what arrives on one is what arrives on the other.
+    by_row: tuples are copied where results are then made of them faster.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class JoinCore:
         workers: Workers,
         metrics: Metrics,
         self_join: bool = False,
+        by_row: bool = False,
     ):
         self.plan = plan
         self.window = window
@@ -72,7 +74,7 @@ class JoinCore:
             self.shares = (SIDES,)
         self.payloads: dict[Side, Payload] = {}
         for sides in self.streams:
-            self.payloads |= dict.fromkeys(sides, Payload(schemas[sides[0]], workers))
+            self.payloads |= dict.fromkeys(sides, Payload(schemas[sides[0]], workers, by_row))
         self.chains: dict[Side, Chain] = {}
         for sides in self.shares:
             flagged = any(self._flagged[side] for side in sides)

@@ -281,8 +281,9 @@ class StreamJoin:
             schema = rows_schema(left, None if left_only else right, self._suffix)
         schemas: dict[Side, pa.Schema] = {"left": left, "right": right}
         self._core = JoinCore(
-            plan, window, schemas, self._how, index, self._sizes, self._workers, self._metrics, self._self_join
-        )
+            plan, window, schemas, self._how, index, self._sizes, self._workers, self._metrics, self._self_join,
+            by_row=self._output == "rows",
+        )  # fmt: skip
         self._why = why
         self._schema = schema
         self._left_only = left_only

@@ -81,7 +81,6 @@ class Results:
         self.rows += positions.size
         if not positions.size or self._output == "count":
             return
-        nothing = np.full(positions.size, -1, np.int64)
         if self._output == "pairs":
             missing = pa.nulls(positions.size, pa.int64())
             both = (positions, missing) if side == "left" else (missing, positions)
@@ -89,7 +88,7 @@ class Results:
             return
         columns = payload.take(positions)
         if not self._left_only:
-            theirs = other.take(nothing)
+            theirs = other.nothing(positions.size)
             columns = [*columns, *theirs] if side == "left" else [*theirs, *columns]
         self._take(self._batch(*columns))
 

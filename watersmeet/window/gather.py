@@ -4,9 +4,8 @@ A result row points at a stored tuple by (chunk, row in the chunk). Arrow's own 
 copies all of the chunks into one, which costs more than the whole join when a window is large and a result small.
 Here kernels read straight from the buffers of the chunks, through their addresses; what they touch is what comes out.
 
-    chunk   [ 0 , 2 , 0 , - ]        addresses [ 0x7f..00 , 0x7f..80 , 0x7f..c0 ]
-    row     [ 5 , 1 , 6 ,   ]        out[i] = *(addresses[chunk[i]] + row[i] * width)
-                       null
+    chunk   [ 0 , 2 , 0 ]        addresses [ 0x7f..00 , 0x7f..80 , 0x7f..c0 ]
+    row     [ 5 , 1 , 6 ]        out[i] = *(addresses[chunk[i]] + row[i] * width)
 
 Fixed-width types, booleans, strings and binaries with offsets go this way; nested types, dictionaries and views are
 taken chunk by chunk with Arrow and put in order.
@@ -49,61 +48,44 @@ def _word_at(typingctx, address):
 
 
 # Called inside of kernels only, where Numba supplies the typing context.
-_pointer: Any = _at_address
-_word: Any = _word_at
+pointer: Any = _at_address
+word: Any = _word_at
 
 
 @njit(nogil=True, cache=True)
 def _gather_values(addresses, chunk, row, out):
     for i in range(row.size):
-        c = chunk[i]
-        if c >= 0:
-            out[i] = carray(_pointer(addresses[c]), (1,), out.dtype)[row[i]]
-        else:
-            out[i] = 0
+        out[i] = carray(pointer(addresses[chunk[i]]), (1,), out.dtype)[row[i]]
 
 
 @njit(nogil=True, cache=True)
 def _gather_wide(addresses, words, chunk, row, out):
     """Values of several 8-byte words (decimals)."""
     for i in range(row.size):
-        c = chunk[i]
-        if c >= 0:
-            source = carray(_pointer(addresses[c]), (1,), np.int64)
-            for w in range(words):
-                out[i * words + w] = source[row[i] * words + w]
-        else:
-            for w in range(words):
-                out[i * words + w] = 0
+        source = carray(pointer(addresses[chunk[i]]), (1,), np.int64)
+        for w in range(words):
+            out[i * words + w] = source[row[i] * words + w]
 
 
 @njit(nogil=True, cache=True)
 def _gather_bytes(addresses, width, chunk, row, out):
     """Values of any other width (fixed-size binary)."""
     for i in range(row.size):
-        c = chunk[i]
-        if c >= 0:
-            source = carray(_pointer(addresses[c]), (1,), np.uint8)
-            for w in range(width):
-                out[i * width + w] = source[row[i] * width + w]
-        else:
-            for w in range(width):
-                out[i * width + w] = 0
+        source = carray(pointer(addresses[chunk[i]]), (1,), np.uint8)
+        for w in range(width):
+            out[i * width + w] = source[row[i] * width + w]
 
 
 @njit(nogil=True, cache=True)
-def _gather_bits(addresses, offsets, missing, chunk, row, out):
-    """Bits into a packed bitmap; a chunk without a bitmap has all bits 1, a null row gets `missing`. Counts zeros."""
+def _gather_bits(addresses, offsets, chunk, row, out):
+    """Bits into a packed bitmap; a chunk without a bitmap has all bits 1. Counts zeros."""
     zeros = 0
     for i in range(row.size):
         c = chunk[i]
-        if c < 0:
-            bit = missing
-        elif addresses[c] == 0:
-            bit = 1
-        else:
+        bit = 1
+        if addresses[c]:
             at = offsets[c] + row[i]
-            bit = (carray(_pointer(addresses[c]), (1,), np.uint8)[at >> 3] >> (at & 7)) & 1
+            bit = (carray(pointer(addresses[c]), (1,), np.uint8)[at >> 3] >> (at & 7)) & 1
         out[i >> 3] |= np.uint8(bit << (i & 7))
         zeros += 1 - bit
     return zeros
@@ -115,10 +97,8 @@ def _gather_offsets(addresses, chunk, row, out):
     total = np.int64(0)
     out[0] = 0
     for i in range(row.size):
-        c = chunk[i]
-        if c >= 0:
-            source = carray(_pointer(addresses[c]), (1,), out.dtype)
-            total += source[row[i] + 1] - source[row[i]]
+        source = carray(pointer(addresses[chunk[i]]), (1,), out.dtype)
+        total += source[row[i] + 1] - source[row[i]]
         out[i + 1] = total
     return total
 
@@ -127,13 +107,12 @@ def _gather_offsets(addresses, chunk, row, out):
 def _gather_texts(addresses, data, chunk, row, offsets, out):
     for i in range(row.size):
         c = chunk[i]
-        if c >= 0:
-            source = carray(_pointer(addresses[c]), (1,), offsets.dtype)
-            begin = source[row[i]]
-            text = carray(_pointer(data[c]), (1,), np.uint8)
-            at = offsets[i]
-            for k in range(offsets[i + 1] - at):
-                out[at + k] = text[begin + k]
+        source = carray(pointer(addresses[c]), (1,), offsets.dtype)
+        begin = source[row[i]]
+        text = carray(pointer(data[c]), (1,), np.uint8)
+        at = offsets[i]
+        for k in range(offsets[i + 1] - at):
+            out[at + k] = text[begin + k]
 
 
 @njit(nogil=True, cache=True)
@@ -155,40 +134,26 @@ def gather_words(where, columns, positions, starts, blocks, block_bits, first, o
             row[i] = 8 * (p - starts[np.uint32(c)])
         for k in range(columns.size):
             addresses = where[columns[k], 2]
-            out = carray(_pointer(outputs[k]), (stop,), np.uint64)
+            out = carray(pointer(outputs[k]), (stop,), np.uint64)
             for i in range(count):
-                out[np.uint64(start + i)] = _word(addresses[chunk[i]] + row[i])
+                out[np.uint64(start + i)] = word(addresses[chunk[i]] + row[i])
         start += count
 
 
 @njit(nogil=True, cache=True)
-def gather_words_from_one(where, columns, positions, chunk, begin, outputs, start, stop):
-    """The same where all positions lie in one chunk, which begins at position `begin`."""
-    for k in range(columns.size):
-        address = where[columns[k], 2, chunk] - 8 * begin
-        out = carray(_pointer(outputs[k]), (stop,), np.uint64)
-        for i in range(start, stop):
-            out[np.uint64(i)] = _word(address + 8 * positions[i])
-
-
-@njit(nogil=True, cache=True)
 def locate(positions, starts, blocks, block_bits, first, chunk, row):
-    """Turn positions into (chunk, row); -1 stays -1.
+    """Turn positions into (chunk, row).
 
     `blocks` holds the chunk in which each block of 2^block_bits positions, from `first` on, begins; so the search is a
     step or two.
     """
     for i in range(positions.size):
         p = positions[i]
-        if p < 0:
-            chunk[i] = -1
-            row[i] = 0
-        else:
-            c = blocks[(p - first) >> block_bits]
-            while p >= starts[c + 1]:
-                c += 1
-            chunk[i] = c
-            row[i] = p - starts[c]
+        c = blocks[(p - first) >> block_bits]
+        while p >= starts[c + 1]:
+            c += 1
+        chunk[i] = c
+        row[i] = p - starts[c]
 
 
 _OFFSETS = {pa.string(): np.int32, pa.binary(): np.int32, pa.large_string(): np.int64, pa.large_binary(): np.int64}
@@ -232,11 +197,11 @@ class ColumnKind:
         nulls = 0
         if may_be_null:
             bits = np.zeros((n + 7) // 8, np.uint8)
-            nulls = _gather_bits(where[0], where[1], 0, chunk, row, bits)
+            nulls = _gather_bits(where[0], where[1], chunk, row, bits)
             validity = pa.py_buffer(bits) if nulls else None
         if self.boolean:
             bits = np.zeros((n + 7) // 8, np.uint8)
-            _gather_bits(where[2], where[1], 0, chunk, row, bits)
+            _gather_bits(where[2], where[1], chunk, row, bits)
             buffers = [validity, pa.py_buffer(bits)]
         elif self.offset_type is not None:
             offset_buffer, offsets = allocate(n + 1, self.offset_type)
@@ -266,8 +231,7 @@ def gather_by_chunk(arrays: dict[int, pa.Array], type_: pa.DataType, chunk: Arra
     edges = np.flatnonzero(np.diff(by_chunk)) + 1
     pieces = []
     for part in np.split(order, edges) if order.size else []:
-        c = int(chunk[part[0]])
-        pieces.append(pa.nulls(part.size, type_) if c < 0 else arrays[c].take(pa.array(row[part])))
+        pieces.append(arrays[int(chunk[part[0]])].take(pa.array(row[part])))
     if not pieces:
         return pa.nulls(0, type_)
     if len(pieces) == 1:

@@ -1,12 +1,8 @@
-"""The tuples of a stream, kept by reference in the Arrow batches they came in, found by position.
+"""The tuples of a stream, found by their position in it.
 
-    chunks   [ batch 0..4999 | batch 5000..5119 | ... ]       positions count every tuple pushed on the stream
-
-Batches are not copied: a chunk is the batch itself, and it goes when all of its rows have expired. Only small batches
-(fewer than `SMALL_ROWS`) are joined with their neighbours, two of like size at a time, so that pushing single rows
-does not leave thousands of tiny batches, each with its own overhead.
-
-Cost: append O(1), or O(log SMALL_ROWS) copies of a tuple from small batches; take O(rows out); retain O(chunks).
+Columns of 8-byte values (numbers, times), if there are no more of them than fit a cache line, are copied and kept row
+by row (`rows.py`); all others stay in the Arrow batches they came in (`chunks.py`). Where results are not made of
+tuples, or the tuples are there already (on Spark), nothing is copied.
 """
 
 from __future__ import annotations
@@ -16,34 +12,29 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from watersmeet.index.base import appended
-from watersmeet.memory import room
-from watersmeet.window.gather import ColumnKind, gather_by_chunk, gather_words, gather_words_from_one, locate
-from watersmeet.workers import SMALL, Workers
+from watersmeet.window.chunks import Chunks
+from watersmeet.window.gather import ColumnKind
+from watersmeet.window.rows import MOST_WORDS, Rows
+from watersmeet.workers import Workers
 
 Array = np.ndarray
 
-SMALL_ROWS = 4096
-_BLOCK_BITS = 10
-
 
 class Payload:
-    def __init__(self, schema: pa.Schema, workers: Workers, small_rows: int = SMALL_ROWS):
+    """by_row: copy 8-byte columns."""
+
+    def __init__(self, schema: pa.Schema, workers: Workers, by_row: bool):
         self.schema = schema
         self._workers = workers
-        self._small_rows = small_rows
         self._kinds = [ColumnKind(field.type) for field in schema]
+        words = [c for c, kind in enumerate(self._kinds) if kind.width == 8]
+        self._words = words if by_row and len(words) <= MOST_WORDS else []
+        self._others = [c for c in range(len(schema)) if c not in self._words]
+        self._rows = Rows(len(self._words)) if self._words else None
+        self._nulls: Rows | None = None  # which values of a row are null, a bit each; while there are any
+        self._nulls_until = 0
+        self._chunks = Chunks(pa.schema([schema.field(c) for c in self._others]))
         self._end = 0
-        self._chunks: list[pa.RecordBatch] = []
-        # One place a chunk, with room for more: where it starts (and, behind the last, where that ends); where its
-        # buffers lie ([columns, 4, chunks]).
-        self._starts = np.zeros(16, np.int64)
-        self._where = np.zeros((len(self._kinds), 4, 16), np.int64)
-        self._has_nulls = np.zeros(len(self._kinds), bool)
-        # The chunk with the first position of each block of positions, from the block that `_first` lies in.
-        self._first = 0
-        self._blocks = np.zeros(16, np.int32)
-        self._block_count = 0
 
     @property
     def end(self) -> int:
@@ -51,140 +42,92 @@ class Payload:
         return self._end
 
     def nbytes(self) -> int:
-        return sum(chunk.nbytes for chunk in self._chunks)
+        return self._chunks.nbytes() + sum(rows.nbytes() for rows in (self._rows, self._nulls) if rows is not None)
 
     def append(self, batch: pa.RecordBatch) -> None:
-        if not batch.num_rows:
+        n = batch.num_rows
+        if not n:
             return
-        start = self._end
-        self._end += batch.num_rows
-        before = len(self._chunks)
-        while self._chunks and batch.num_rows < self._small_rows:
-            newest = self._chunks[-1]
-            newest_start = int(self._starts[len(self._chunks) - 1])
-            if newest.num_rows > 2 * batch.num_rows or newest.num_rows + batch.num_rows > self._small_rows:
-                break
-            if newest_start + newest.num_rows != start:
-                break
-            start = newest_start
-            self._chunks.pop()
-            batch = _joined(newest, batch)
-        at = len(self._chunks)
-        if at + 2 > self._starts.size:
-            self._starts = np.concatenate([self._starts, np.zeros_like(self._starts)])
-            self._where = np.concatenate([self._where, np.zeros_like(self._where)], axis=2)
-        self._chunks.append(batch)
-        self._starts[at] = start
-        self._starts[at + 1] = self._end
-        for c, kind in enumerate(self._kinds):
-            if kind.direct:
-                where = kind.addresses(batch.column(c))
-                self._where[c, :, at] = where
-                if where[0]:
-                    self._has_nulls[c] = True
-        if at == before > 0:
-            self._add_blocks(at)
-        else:
-            self._make_blocks()
-
-    def _add_blocks(self, at: int) -> None:
-        """Blocks that begin in the newest chunk."""
-        known = (self._first >> _BLOCK_BITS) + self._block_count
-        beyond = ((self._end - 1) >> _BLOCK_BITS) + 1
-        if beyond > known:
-            new = np.full(beyond - known, at, np.int32)
-            self._blocks = appended(self._blocks, self._block_count, new)
-            self._block_count += new.size
-
-    def _make_blocks(self) -> None:
-        starts = self._starts[: len(self._chunks)]
-        self._first = int(starts[0]) if len(self._chunks) else self._end
-        blocks = np.arange(self._first >> _BLOCK_BITS, ((self._end - 1) >> _BLOCK_BITS) + 1)
-        found = np.searchsorted(starts, blocks << _BLOCK_BITS, "right") - 1
-        self._blocks = np.maximum(found, 0).astype(np.int32)
-        self._block_count = self._blocks.size
+        if self._rows is not None:
+            arrays = [batch.column(c) for c in self._words]
+            where = [self._kinds[c].addresses(array) for c, array in zip(self._words, arrays, strict=True)]
+            if any(one[0] for one in where):
+                self._note_nulls(arrays)
+            elif self._nulls is not None:
+                self._note(np.zeros(n, np.uint64))
+            self._rows.append(np.array([one[2] for one in where], np.int64), n)
+        if self._others:
+            self._chunks.append(batch if self._rows is None else batch.select(self._others))
+        self._end += n
 
     def retain(self, kept: list[tuple[int, int]]) -> None:
-        """Let go of chunks that hold no position in these ascending (first, one behind the last) ranges."""
-        if len(kept) == 1 and self._chunks:
-            first, stop = kept[0]
-            if first < self._starts[0] + self._chunks[0].num_rows and stop == self._end:
-                return  # all are needed still, as most often when a few tuples have expired
-        ranges = iter([*kept, (self._end, self._end + 1)])
-        first, stop = next(ranges)
-        wanted = []
-        for i, chunk in enumerate(self._chunks):
-            start = self._starts[i]
-            while stop <= start:
-                first, stop = next(ranges)
-            if first < start + chunk.num_rows:
-                wanted.append(i)
-        n = len(wanted)
-        if n == len(self._chunks):
-            return
-        self._starts[:n] = self._starts[wanted]
-        self._starts[n] = self._end
-        self._where[:, :, :n] = self._where[:, :, wanted]
-        self._chunks = [self._chunks[i] for i in wanted]
-        self._has_nulls[:] = self._where[:, 0, :n].any(axis=1)
-        self._make_blocks()
+        """Let go of tuples, some at a time, that are not in these ascending (first, one behind the last) ranges."""
+        if self._rows is not None:
+            self._rows.retain(kept)
+            if self._nulls is not None:
+                self._nulls.retain(kept)
+                if self._nulls_until <= self._rows.begin:
+                    self._nulls = None
+        if self._others:
+            self._chunks.retain(kept)
 
     def take(
         self, positions: Array, columns: Sequence[int] | None = None, workers: Workers | None = None
     ) -> list[pa.Array]:
-        """These columns (default all) of the tuples at these positions; position -1 is a row of nulls."""
-        wanted = list(range(len(self._kinds)) if columns is None else columns)
-        n = positions.size
-        if not self._chunks or not n:  # only nulls can be asked for
-            return [pa.nulls(n, self._kinds[c].type) for c in wanted]
+        """These columns (default all) of the tuples at these positions."""
+        wanted = range(len(self._kinds)) if columns is None else columns
+        if not positions.size:
+            return [pa.nulls(0, self._kinds[c].type) for c in wanted]
         workers = workers or self._workers
-        least = int(positions.min())
-        words = [c for c in wanted if self._kinds[c].width == 8 and least >= 0 and not self._has_nulls[c]]
-        found = self._take_words(positions, words, least, workers) if words else {}
-        others = [c for c in wanted if c not in found]
+        words = [c for c in wanted if c in self._words]
+        others = [c for c in wanted if c in self._others]
+        found: dict[int, pa.Array] = {}
+        if words:
+            found |= zip(words, self._take_rows(positions, words, workers), strict=True)
         if others:
-            chunk, row = room(n, np.int32), room(n, np.int64)
-            locate(positions, self._starts, self._blocks, _BLOCK_BITS, self._first_block(), chunk, row)
-
-            def gather(c: int) -> pa.Array:
-                kind = self._kinds[c]
-                if kind.direct:
-                    return kind.gather(self._where[c], chunk, row, least < 0 or bool(self._has_nulls[c]))
-                arrays = {int(i): self._chunks[i].column(c) for i in np.unique(chunk) if i >= 0}
-                return gather_by_chunk(arrays, kind.type, chunk, row)
-
-            found |= zip(others, workers.map(gather, others) if n >= SMALL else map(gather, others), strict=True)
+            found |= zip(others, self._chunks.take(positions, [self._others.index(c) for c in others], workers), strict=True)
         return [found[c] for c in wanted]
 
-    def _take_words(self, positions: Array, words: list[int], least: int, workers: Workers) -> dict[int, pa.Array]:
-        """Columns of 8-byte values without nulls, all in one go."""
+    def nothing(self, n: int) -> list[pa.Array]:
+        """n rows of nulls."""
+        return [pa.nulls(n, kind.type) for kind in self._kinds]
+
+    # -- rows --------------------------------------------------------------------------------------------------------
+
+    def _take_rows(self, positions: Array, words: list[int], workers: Workers) -> list[pa.Array]:
+        assert self._rows is not None
         n = positions.size
-        buffers = [pa.allocate_buffer(8 * n) for _ in words]
-        outputs = np.array([buffer.address for buffer in buffers], np.int64)
-        columns = np.array(words, np.int64)
-        newest = len(self._chunks) - 1
-        begin = int(self._starts[newest])
+        places = [self._words.index(c) for c in words]
+        buffers = self._rows.take(positions, places, workers)
+        validity: list[tuple[pa.Buffer | None, int]] = [(None, 0)] * len(words)
+        if self._nulls is not None:
+            nulls = np.frombuffer(self._nulls.take(positions, [0], workers)[0], np.uint64)
+            validity = [_validity(nulls >> np.uint64(place) & np.uint64(1)) for place in places]
+        return [
+            pa.Array.from_buffers(self._kinds[c].type, n, [valid, buffer], null_count)
+            for c, buffer, (valid, null_count) in zip(words, buffers, validity, strict=True)
+        ]
 
-        def gather_part(part: tuple[int, int]) -> None:
-            if least >= begin:  # the batch that just came
-                gather_words_from_one(self._where, columns, positions, newest, begin, outputs, *part)
-            else:
-                gather_words(
-                    self._where, columns, positions, self._starts, self._blocks, _BLOCK_BITS, self._first_block(),
-                    outputs, *part,
-                )  # fmt: skip
+    def _note_nulls(self, arrays: list[pa.Array]) -> None:
+        """A word of a bit a column beside each row, from the first null on."""
+        assert self._rows is not None
+        if self._nulls is None:
+            begin = self._rows.begin
+            self._nulls = Rows(1, begin)
+            self._note(np.zeros(self._end - begin, np.uint64))
+        bits = np.zeros(len(arrays[0]), np.uint64)
+        for place, array in enumerate(arrays):
+            if array.null_count:
+                bits |= np.asarray(array.is_null()).astype(np.uint64) << np.uint64(place)
+        self._note(bits)
+        self._nulls_until = self._end + bits.size
 
-        workers.map(gather_part, workers.parts(n))
-        return {
-            c: pa.Array.from_buffers(self._kinds[c].type, n, [None, buffer], 0)
-            for c, buffer in zip(words, buffers, strict=True)
-        }
-
-    def _first_block(self) -> int:
-        """The position with which the first block begins."""
-        return (self._first >> _BLOCK_BITS) << _BLOCK_BITS
+    def _note(self, bits: Array) -> None:
+        assert self._nulls is not None
+        self._nulls.append(np.array([bits.ctypes.data]), bits.size)
 
 
-def _joined(first: pa.RecordBatch, second: pa.RecordBatch) -> pa.RecordBatch:
-    columns = [pa.concat_arrays([a, b]) for a, b in zip(first.columns, second.columns, strict=True)]
-    return pa.RecordBatch.from_arrays(columns, schema=first.schema)
+def _validity(nulls: Array) -> tuple[pa.Buffer | None, int]:
+    """The bitmap of an array with nulls where there is a 1, and how many that are."""
+    count = int(np.count_nonzero(nulls))
+    return (pa.py_buffer(np.packbits(nulls == 0, bitorder="little")), count) if count else (None, 0)

@@ -1,0 +1,120 @@
+"""Tuples come back as they were pushed, by row or by reference, whatever has been let go of."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from watersmeet.window.payload import Payload
+from watersmeet.window.rows import MOST_WORDS, Rows
+from watersmeet.workers import ALONE, Workers
+
+SCHEMA = pa.schema({
+    "a": pa.int64(), "b": pa.float64(), "c": pa.timestamp("us"), "d": pa.int32(), "e": pa.string(), "f": pa.bool_(),
+    "g": pa.list_(pa.int64()), "h": pa.uint64(), "i": pa.decimal128(30, 2),
+})  # fmt: skip
+
+
+def batch(first, n, nulls, schema=SCHEMA):
+    """Rows that tell their positions; of these columns every third is null."""
+    at = np.arange(first, first + n)
+    values = {
+        "a": at, "b": at / 2, "c": at, "d": at % 1000, "e": [f"text {p}" for p in at], "f": at % 2 == 0,
+        "g": [[int(p)] * (p % 3) for p in at], "h": at, "i": [int(p) for p in at],
+    }  # fmt: skip
+    columns = []
+    for field in schema:
+        column = pa.array(values[field.name]).cast(field.type)
+        if field.name in nulls:
+            column = pa.array([None if p % 3 == 0 else v for p, v in zip(at, column.to_pylist(), strict=True)], field.type)
+        columns.append(column)
+    padded = pa.RecordBatch.from_arrays([pa.concat_arrays([c[:1], c]) for c in columns], schema=schema)
+    return padded.slice(1)  # buffers that do not begin with the first row
+
+
+def ranges(positions):
+    """Ascending positions as (first, one behind the last)."""
+    return [(int(r[0]), int(r[-1]) + 1) for r in np.split(positions, np.flatnonzero(np.diff(positions) > 1) + 1) if r.size]
+
+
+steps = st.lists(
+    st.tuples(
+        st.sampled_from([1, 2, 500, 1023, 1024, 1025, 3000]),
+        st.sets(st.sampled_from("abceg"), max_size=2),
+        st.lists(st.floats(0, 1), min_size=2, max_size=4, unique=True),
+        st.booleans(),
+    ),
+    min_size=1,
+    max_size=12,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(steps=steps, by_row=st.booleans(), seed=st.integers(0, 100))
+def test_what_is_kept_comes_back(steps, by_row, seed):
+    rng = np.random.default_rng(seed)
+    payload = Payload(SCHEMA, ALONE, by_row)
+    whole, held = [], np.arange(0)
+    for n, nulls, cuts, expire in steps:
+        new = batch(payload.end, n, nulls)
+        whole.append(new)
+        held = np.append(held, np.arange(payload.end, payload.end + n))
+        payload.append(new)
+        if expire:  # all but some ranges of what is held
+            edges = sorted(int(cut * (held.size - 1)) for cut in cuts[: len(cuts) // 2 * 2])
+            held = np.concatenate([held[a:b] for a, b in zip(edges[::2], edges[1::2], strict=True)])
+            payload.retain(ranges(held))
+        if held.size:
+            positions = rng.choice(held, 50).astype(np.int64)
+            expected = pa.Table.from_batches(whole).take(positions)
+            found = payload.take(positions)
+            for name, column in zip(SCHEMA.names, found, strict=True):
+                column.validate(full=True)
+                assert column.to_pylist() == expected.column(name).to_pylist(), name
+            assert [c.to_pylist() for c in payload.take(positions, [3, 0])] == [found[3].to_pylist(), found[0].to_pylist()]
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_rows_over_many_huge_pages(threads):
+    schema = pa.schema([SCHEMA.field(name) for name in "ab"])
+    payload = Payload(schema, Workers(threads), by_row=True)
+    n = 300_000
+    for first in range(0, 10 * n, n):
+        payload.append(batch(first, n, "b" if first == 4 * n else "", schema))
+        payload.retain([(max(first - n, 0), first + n)])
+        assert payload.nbytes() <= (2 * n + 200_000) * 24
+        positions = np.random.default_rng(first).integers(max(first - n, 0), first + n, 50_000)
+        a, b = payload.take(positions)
+        assert np.array_equal(a.to_numpy(), positions)
+        expected = [None if 4 * n <= p < 5 * n and p % 3 == 0 else p / 2 for p in positions.tolist()]
+        assert b.to_pylist() == expected
+    payload.retain([])
+    assert payload.nbytes() == 0
+
+
+def test_rows_go_though_a_tuple_far_behind_is_kept():
+    payload = Payload(pa.schema([SCHEMA.field("a")]), ALONE, by_row=True)
+    for first in range(0, 2_000_000, 20_000):
+        payload.append(batch(first, 20_000, "", payload.schema))
+        payload.retain([(7, 8), (max(first - 20_000, 8), first + 20_000)])
+    assert payload.nbytes() < 2_000_000
+    assert payload.take(np.array([7, 1_999_999]))[0].to_pylist() == [7, 1_999_999]
+
+
+def test_wide_tables_are_not_copied():
+    schema = pa.schema([(f"c{i}", pa.int64()) for i in range(MOST_WORDS + 1)])
+    values = np.arange(5000)
+    wide = pa.record_batch([pa.array(values)] * len(schema), schema=schema)
+    payload = Payload(schema, ALONE, by_row=True)
+    before = pa.total_allocated_bytes()
+    payload.append(wide)
+    assert pa.total_allocated_bytes() == before
+    assert payload.take(np.array([4999]))[-1].to_pylist() == [4999]
+
+
+def test_a_small_stream_takes_little_memory():
+    rows = Rows(3)
+    columns = [np.arange(10, dtype=np.int64)] * 3
+    rows.append(np.array([c.ctypes.data for c in columns]), 10)
+    assert sum(slab.memory.nbytes for _, slab in rows._slabs) <= 24 * 1024

@@ -1,0 +1,175 @@
+"""The 8-byte columns of a stream, row by row, found by position.
+
+    columns   a  a  a  a ..             rows   a b c | a b c | a b c | ..
+              b  b  b  b ..
+              c  c  c  c ..
+
+A join reads whole tuples at scattered positions. In columns each of a tuple's values is a miss in the cache; in a row
+of no more than a cache line the first brings in the others. So what comes in is copied, once, in order, which costs a
+small part of what it saves.
+
+Rows lie in slabs, as large as a huge page where the window holds several of those, so that the places of a whole
+window are few to the processor's page tables; a slab goes, or is used again, when all of its rows have expired. A table
+has the address of every block of positions, so that a row is found in one step, whatever the sizes of the slabs.
+
+Cost: append O(rows), take O(rows out), retain O(slabs).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numba import carray, njit
+
+from watersmeet.index.base import appended
+from watersmeet.prefetch import prefetch_address
+from watersmeet.window.gather import pointer, word
+from watersmeet.workers import Workers
+
+Array = np.ndarray
+
+MOST_WORDS = 8  # of a row: a cache line
+_BLOCK_BITS = 10
+_BLOCK = 1 << _BLOCK_BITS
+_HUGE_PAGE = 1 << 21
+_CHUNK = 512  # rows that are asked for before they are read
+
+
+@njit(nogil=True, cache=True)
+def _put(columns, start, stop, words, address):
+    """Rows start to stop of columns at these addresses, to this address: some at a time, so that they stay in cache."""
+    k = np.uint64(words)
+    out = carray(pointer(address), ((stop - start) * words,), np.uint64)
+    first = start
+    while first < stop:
+        count = min(_CHUNK, stop - first)
+        for c in range(words):
+            column = carray(pointer(columns[c]), (stop,), np.uint64)
+            for i in range(count):
+                out[np.uint64(first - start + i) * k + np.uint64(c)] = column[np.uint64(first + i)]
+        first += count
+
+
+@njit(nogil=True, cache=True)
+def _take(bases, first_block, words, columns, positions, outputs, start, stop):
+    """Columns of the rows at positions[start:stop], to these addresses."""
+    at = np.empty(_CHUNK, np.int64)
+    width = np.int64(8) * words
+    while start < stop:
+        count = min(_CHUNK, stop - start)
+        for i in range(count):
+            p = positions[start + i]
+            address = bases[np.uint64((p >> _BLOCK_BITS) - first_block)] + (p & (_BLOCK - 1)) * width
+            at[i] = address
+            prefetch_address(address)
+            prefetch_address(address + width - 8)
+        for k in range(columns.size):
+            offset = 8 * columns[k]
+            out = carray(pointer(outputs[k]), (stop,), np.uint64)
+            for i in range(count):
+                out[np.uint64(start + i)] = word(at[i] + offset)
+        start += count
+
+
+class _Slab(NamedTuple):
+    rows: int
+    address: int
+    memory: Array
+
+    @classmethod
+    def of(cls, rows: int, width: int) -> _Slab:
+        need = rows * width
+        if need <= _HUGE_PAGE // 2:
+            memory = np.empty(need, np.uint8)
+            return cls(rows, memory.ctypes.data, memory)
+        memory = np.empty(2 * _HUGE_PAGE, np.uint8)  # so much that NumPy asks for huge pages; what is not used is not there
+        return cls(rows, -(-memory.ctypes.data // _HUGE_PAGE) * _HUGE_PAGE, memory)
+
+
+class Rows:
+    """Rows of `words` 8-byte values, from a position on that begins a block."""
+
+    def __init__(self, words: int, begin: int = 0):
+        self._words = words
+        self._width = 8 * words
+        self._slabs: list[tuple[int, _Slab]] = []  # first position, slab; ascending
+        self._spare: _Slab | None = None
+        self._end = begin
+        self._room = begin  # positions up to here have a place
+        # The address of each block of positions, from block `_first_block` on.
+        self._bases = np.zeros(16, np.int64)
+        self._first_block = begin >> _BLOCK_BITS
+
+    @property
+    def begin(self) -> int:
+        """The oldest position that is held, or none is."""
+        return self._first_block << _BLOCK_BITS
+
+    def nbytes(self) -> int:
+        """Bytes of the rows held; room for more takes none, or little."""
+        return (sum(slab.rows for _, slab in self._slabs) - (self._room - self._end)) * self._width
+
+    def append(self, columns: Array, n: int) -> None:
+        """n rows of columns that lie at these addresses."""
+        done = 0
+        while done < n:
+            if self._end == self._room:
+                self._add_slab(n - done)
+            count = min(n - done, self._room - self._end)
+            start, slab = self._slabs[-1]
+            _put(columns, done, done + count, self._words, slab.address + (self._end - start) * self._width)
+            done += count
+            self._end += count
+
+    def _add_slab(self, rows: int) -> None:
+        """A quarter of what there is, so that little is held in vain; or room for what comes."""
+        held = sum(slab.rows for _, slab in self._slabs)
+        wanted = -(-max(held // 4, rows) // _BLOCK) * _BLOCK
+        wanted = min(wanted, _HUGE_PAGE // self._width // _BLOCK * _BLOCK)
+        slab, self._spare = self._spare, None
+        if slab is None or not wanted <= slab.rows <= 2 * wanted:
+            slab = _Slab.of(wanted, self._width)
+        block = self._end >> _BLOCK_BITS  # it need not begin here: the slab before may have gone half full
+        addresses = np.arange(slab.rows // _BLOCK) * (_BLOCK * self._width) + slab.address
+        self._bases = appended(self._bases, block - self._first_block, addresses)
+        self._slabs.append((block << _BLOCK_BITS, slab))
+        self._room = (block << _BLOCK_BITS) + slab.rows
+
+    def retain(self, kept: list[tuple[int, int]]) -> None:
+        """Let go of slabs that hold no position in these ascending (first, one behind the last) ranges."""
+        wanted = []
+        ranges = iter([*kept, (self._room, self._room + 1)])
+        first, stop = next(ranges)
+        for held in self._slabs:
+            start, slab = held
+            while stop <= start:
+                first, stop = next(ranges)
+            if first < start + slab.rows:
+                wanted.append(held)
+            else:
+                self._spare = slab
+        if len(wanted) == len(self._slabs):
+            return
+        if not wanted or wanted[-1] is not self._slabs[-1]:
+            self._room = self._end
+        if not wanted:
+            self._spare = None
+        self._slabs = wanted
+        gone = ((wanted[0][0] if wanted else self._end) >> _BLOCK_BITS) - self._first_block
+        self._bases = self._bases[gone:].copy()
+        self._first_block += gone
+
+    def take(self, positions: Array, columns: list[int], workers: Workers) -> list[pa.Buffer]:
+        """These of the columns at these positions."""
+        n = positions.size
+        buffers = [pa.allocate_buffer(8 * n) for _ in columns]
+        outputs = np.array([buffer.address for buffer in buffers], np.int64)
+        places = np.array(columns, np.int64)
+
+        def take(part: tuple[int, int]) -> None:
+            _take(self._bases, self._first_block, self._words, places, positions, outputs, *part)
+
+        workers.map(take, workers.parts(n))
+        return buffers
