@@ -22,6 +22,7 @@ from watersmeet.index.sorting import sorted_rows, taken
 from watersmeet.workers import Workers
 
 _NONE = np.zeros(0, np.int64)
+_LOOKED_AT = 1024  # keys, before one out of order is asked for: several at a time take less than one by one
 
 
 @dataclass(frozen=True)
@@ -112,12 +113,17 @@ def _known_orders(entries: Entries | None) -> Iterator[Array]:
 
 @njit(nogil=True, cache=True)
 def _in_order(equal, low):
-    if equal.size == 0:
-        for i in range(1, low.size):
-            if low[i - 1] > low[i]:
-                return False
-    else:
-        for i in range(1, low.size):
-            if equal[i - 1] > equal[i] or (equal[i - 1] == equal[i] and low[i - 1] > low[i]):
-                return False
+    begin = 1
+    while begin < low.size:
+        end = min(begin + _LOOKED_AT, low.size)
+        above = 0
+        if equal.size == 0:
+            for i in range(begin, end):
+                above += low[i - 1] > low[i]
+        else:
+            for i in range(begin, end):
+                above += (equal[i - 1] > equal[i]) | ((equal[i - 1] == equal[i]) & (low[i - 1] > low[i]))
+        if above:
+            return False
+        begin = end
     return True

@@ -72,7 +72,7 @@ def merge(
         kernel(code, *place, saved, *_cut(batch, part.before, part.within), first_row, 0, *NO_LEVEL)
         level.take(*run[:2], part.begin + part.before, part.end + part.until)
 
-    workers.map(merge_part, [part_of(*span) for span in workers.parts(size, SMALL, each=1)])
+    workers.map(merge_part, [part_of(*span) for span in workers.parts(size, SMALL, each=2)])
 
 
 @dataclass(frozen=True)

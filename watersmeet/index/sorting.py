@@ -17,6 +17,7 @@ import numpy as np
 from numba import njit
 
 from watersmeet.index.base import Array
+from watersmeet.memory import room
 from watersmeet.workers import Workers
 
 #: Rows that a part for another thread has at least.
@@ -130,7 +131,7 @@ def _take(values, rows, out):
 
 def taken(values: Array, rows: Array, workers: Workers) -> Array:
     """values[rows] for row numbers that are int32, which NumPy would first widen."""
-    out = np.empty(rows.size, np.int64)
+    out = room(rows.size, np.int64)
 
     def take(part: tuple[int, int]) -> None:
         _take(values, rows[slice(*part)], out[slice(*part)])
@@ -157,7 +158,7 @@ def _bits(low: int, high: int) -> int:
 def sorted_rows(major: Array | None, minor: Array, workers: Workers) -> Array:
     """Row numbers (int32) that put the batch in order of (major, minor), or of minor alone. O(n log n)."""
     n = minor.size
-    rows = np.empty(n, np.int32)
+    rows = room(n, np.int32)
     if n < 2:
         rows[:] = range(n)
         return rows
@@ -170,7 +171,7 @@ def sorted_rows(major: Array | None, minor: Array, workers: Workers) -> Array:
         major_low, major_high = _span(major)
         major_bits = _bits(major_low, major_high)
     if major_bits + minor_bits + row_bits <= 63:
-        packed = np.empty(n, np.int64)
+        packed = room(n, np.int64)
 
         def sort_packed(part: tuple[int, int]) -> Array:
             start, stop = part

@@ -21,6 +21,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from watersmeet.memory import room
+
 Valid = np.ndarray | None
 Vector = tuple[Any, Valid]
 
@@ -172,7 +174,7 @@ def add(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     if a.dtype == object or b.dtype == object:
         return _wide(np.add, a, b)
     if b.size == 1 and _room(a, int(b[0])):
-        return a + b
+        return np.add(a, b, out=room(a.size, np.int64))
     total = a + b
     return total if not (((a ^ total) & (b ^ total)) < 0).any() else _wide(np.add, a, b)
 

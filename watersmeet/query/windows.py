@@ -28,6 +28,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from watersmeet.memory import room
 from watersmeet.query.durations import UNIT_NS, Duration, duration
 
 Side = Literal["left", "right"]
@@ -236,9 +237,12 @@ def _plus(ticks: np.ndarray, delta: int | np.ndarray) -> np.ndarray:
         step = _GREATEST if delta > 0 else -_GREATEST
         rest = delta - step if abs(delta) < 3 * _GREATEST else 2 * step
         return _plus(_plus(ticks, step), rest)
-    if delta >= 0:
-        return np.minimum(ticks, _GREATEST - delta) + delta
-    return np.maximum(ticks, _LEAST - delta) + delta
+    moved = room(ticks.size, np.int64)
+    if ticks.size and delta >= 0 and ticks.max() > _GREATEST - delta:
+        ticks = np.minimum(ticks, _GREATEST - delta)
+    elif ticks.size and delta < 0 and ticks.min() < _LEAST - delta:
+        ticks = np.maximum(ticks, _LEAST - delta)
+    return np.add(ticks, delta, out=moved)
 
 
 @dataclass(frozen=True)

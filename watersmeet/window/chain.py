@@ -31,6 +31,7 @@ import numpy as np
 from numba import njit
 
 from watersmeet.index.base import Forgetting, Index, Structure, TickBounds, appended
+from watersmeet.memory import room
 from watersmeet.window.ticks import Span
 from watersmeet.workers import ALONE, SMALL, Workers
 
@@ -71,6 +72,10 @@ def _as_rows(ticks, bounds, strict, rows):
     at = 0
     for i in range(bounds.size):
         bound = bounds[i]
+        if n and (ticks[n - 1] < bound or (strict and ticks[n - 1] == bound)):  # as for most, where streams keep pace
+            at = n
+            rows[i] = n - strict
+            continue
         step = 1
         if at < n and (ticks[at] < bound or (strict and ticks[at] == bound)):
             low = at + 1
@@ -230,7 +235,7 @@ class Subwindow:
             return TickBounds(low - self.base, high - self.base, _NO_TICKS)
         if not self.in_order:
             return TickBounds(low, high, self.ticks)
-        low_rows, high_rows = np.empty(low.size, np.int64), np.empty(high.size, np.int64)
+        low_rows, high_rows = room(low.size, np.int64), room(high.size, np.int64)
         ticks = self.ticks
 
         def look_up(part: tuple[int, int]) -> None:

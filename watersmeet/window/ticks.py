@@ -18,12 +18,12 @@ class Span(NamedTuple):
 def _span(ticks):
     least = ticks[0]
     greatest = ticks[0]
-    in_order = True
-    for tick in ticks:
-        in_order &= tick >= greatest
-        least = min(least, tick)
-        greatest = max(greatest, tick)
-    return least, greatest, in_order
+    below = 0
+    for i in range(1, ticks.size):  # no step depends on the one before: several are done at once
+        below += ticks[i] < ticks[i - 1]
+        least = min(least, ticks[i])
+        greatest = max(greatest, ticks[i])
+    return least, greatest, below == 0
 
 
 def span_of(ticks: np.ndarray) -> Span:
