@@ -28,9 +28,9 @@ from watersmeet.engine.sizes import Sizes
 from watersmeet.index import Index
 from watersmeet.query.plan import JoinPlan, SidePlan
 from watersmeet.query.windows import SIDES, BoundWindow, Side, other
-from watersmeet.window.chain import Chain
+from watersmeet.window.chain import Chain, Target
 from watersmeet.window.payload import Payload
-from watersmeet.workers import Workers
+from watersmeet.workers import ALONE, SMALL, Workers
 
 Array = np.ndarray
 Ticks = dict[Side, int | None]
@@ -162,10 +162,7 @@ class JoinCore:
         again = self.self_join and side == "right"  # the tuples came in as left
         first = payload.end - arrival.rows if again else payload.end
         for start, stop in self._cuts(arrival):
-            piece = arrival.slice(start, stop)
-            if not again:
-                payload.append(piece.batch)
-            batch = self._ready(side, piece, first + start, keep)
+            batch = self._ready(side, arrival.slice(start, stop), first + start, keep, new=not again)
             pieces = self._finder.find(batch, results, beside=partial(self._store, batch))
             self._settle(batch, pieces, results)
 
@@ -175,16 +172,13 @@ class JoinCore:
         cuts = self._cuts(arrivals["left"])
         batches = []
         for cut in cuts:
-            piece = arrivals["left"].slice(*cut)
-            first = payload.end
-            payload.append(piece.batch)
-            batches.append(self._ready("left", piece, first, keep))
+            batches.append(self._ready("left", arrivals["left"].slice(*cut), payload.end, keep))
         found = [self._finder.find(batch, results) for batch in batches]
         for batch, pieces in zip(batches, found, strict=True):
             self._store(batch)
             self._settle(batch, pieces, results)
         for cut, stored in zip(cuts, batches, strict=True):
-            batch = self._ready("right", arrivals["right"].slice(*cut), stored.first, stored=stored)
+            batch = self._ready("right", arrivals["right"].slice(*cut), stored.first, stored=stored, new=False)
             self._settle(batch, self._finder.find(batch, results), results)
 
     def _visit(self, side: Side, arrival: Arrival, results: Results) -> None:
@@ -192,10 +186,7 @@ class JoinCore:
         assert self.how == "inner" and arrival.late is None
         payload = self.payloads[side]
         for cut in self._cuts(arrival):
-            piece = arrival.slice(*cut)
-            first = payload.end
-            payload.append(piece.batch)
-            self._finder.find(self._ready(side, piece, first, visits=True), results)
+            self._finder.find(self._ready(side, arrival.slice(*cut), payload.end, visits=True), results)
 
     def _cuts(self, arrival: Arrival) -> list[tuple[int, int]]:
         return [(0, arrival.rows)] if self.window.counts else arrival.cuts()
@@ -208,18 +199,23 @@ class JoinCore:
         keep: int | None = None,
         stored: Ready | None = None,
         visits: bool = False,
+        new: bool = True,
     ) -> Ready:
-        """Compute keys and sort. `stored` is the same batch in the other role, of which it takes over the order."""
+        """Compute keys and sort; beside that take the tuples in, if they are new, and see what is in their reach.
+
+        `stored` is the same batch in the other role, of which it takes over the order.
+        """
         n = arrival.rows
         timed = self._metrics.timed
         plan = self._sides[side]
         stores = stored is None and not visits
-        targets = self.chains[other(side)].targets(arrival.low, arrival.high, arrival.span.in_order)
+        workers = self._workers if n >= SMALL else ALONE
+        targets = workers.start(partial(self._take_in, side, arrival, new))
         on_time = None if arrival.late is None else ~arrival.late
         entries, live = (None, None) if stored is None else (stored.entries, stored.live)
         with timed("keys"):
             keys = plan.keys(arrival.batch) if stores else None
-            probe = plan.probe(arrival.batch) if targets else None
+            probe = plan.probe(arrival.batch) if self.payloads[other(side)].end else None
             plan.forget()
         with timed("sort"):
             if keys is not None:
@@ -233,7 +229,12 @@ class JoinCore:
                 probes = self.index.probes(
                     probe.equal, probe.lows, probe.highs, asks, n, self._workers, known
                 )
-        return Ready(side, arrival, first, live, entries, probes, targets)
+        return Ready(side, arrival, first, live, entries, probes, targets.result())
+
+    def _take_in(self, side: Side, arrival: Arrival, new: bool) -> list[Target]:
+        if new:
+            self.payloads[side].append(arrival.batch)
+        return self.chains[other(side)].targets(arrival.low, arrival.high, arrival.span.in_order)
 
     def _store(self, batch: Ready) -> None:
         begin = time.perf_counter()

@@ -29,7 +29,7 @@ from watersmeet.index.samples import NO_LEVEL, Level
 from watersmeet.workers import Workers
 
 #: Keys that a part for another thread has at least.
-SMALL = 1 << 18
+SMALL = 1 << 19
 
 _SAMPLED = uint64(512)  # keys of which samples are taken at a time
 
@@ -72,7 +72,7 @@ def merge(
         kernel(code, *place, saved, *_cut(batch, part.before, part.within), first_row, 0, *NO_LEVEL)
         level.take(*run[:2], part.begin + part.before, part.end + part.until)
 
-    workers.map(merge_part, [part_of(*span) for span in workers.parts(size, SMALL, each=2)])
+    workers.map(merge_part, [part_of(*span) for span in workers.parts(size, SMALL, each=1)])
 
 
 @dataclass(frozen=True)
