@@ -263,11 +263,13 @@ class _Run:
         """Drop the rows below `gone`, and take `gone` off the numbers of the others. O(size)."""
         self._beyond = max(self._beyond - gone, 0)
         if self._kind == PACKED:
-            self.size = forget_packed(self._code[2], self.ordered, self.size, gone)
+            samples = self._samples.first_level(self.size, 0).ordered
+            self.size = forget_packed(self._code[2], self.ordered, self.size, gone, self._width, samples)
+            self._put_sentinels(sampled=True)
         else:
             self.size = forget(self.equal, self.ordered, self.rows, self.size, np.int32(gone))
             self._pack_if_it_fits()
-        self._put_sentinels()
+            self._put_sentinels()
 
     def _pack_if_it_fits(self) -> None:
         """The keys that were too far apart may have gone."""

@@ -305,14 +305,23 @@ def forget(equal, ordered, rows, size, gone):
 
 
 @njit(nogil=True, cache=True)
-def forget_packed(shift, ordered, size, gone):
+def forget_packed(shift, ordered, size, gone, width, samples):
+    """As `forget`; takes samples of what is left, of some hundred keys at a time, while these are in cache."""
     mask = (np.int64(1) << shift) - 1
-    n = 0
-    for i in range(size):
-        value = ordered[i]
-        ordered[n] = value - gone
-        n += (value & mask) >= gone
-    return n
+    n = uint64(0)
+    s = uint64(0)
+    w = uint64(width)
+    i = uint64(0)
+    while i < uint64(size):
+        for j in range(i, min(i + uint64(CHUNK), uint64(size))):
+            value = ordered[j]
+            ordered[n] = value - gone
+            n += uint64((value & mask) >= gone)
+        i += uint64(CHUNK)
+        while (s + uint64(1)) * w <= n:
+            samples[s] = ordered[s * w + w - uint64(1)]
+            s += uint64(1)
+    return np.int64(n)
 
 
 @njit(nogil=True, cache=True)

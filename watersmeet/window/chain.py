@@ -204,7 +204,10 @@ class Subwindow:
             return 0
         if tick > self.greatest:
             return self.size
-        self._expired = _leading_below(self.ticks, tick, self._expired)
+        if self.in_order:
+            self._expired = int(np.searchsorted(self.ticks, tick))
+        else:
+            self._expired = _leading_below(self.ticks, tick, self._expired)
         return self._expired
 
     def forget(self, gone: int) -> None:
