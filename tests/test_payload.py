@@ -27,7 +27,8 @@ def batch(first, n, nulls, schema=SCHEMA):
     for field in schema:
         column = pa.array(values[field.name]).cast(field.type)
         if field.name in nulls:
-            column = pa.array([None if p % 3 == 0 else v for p, v in zip(at, column.to_pylist(), strict=True)], field.type)
+            some = [None if p % 3 == 0 else v for p, v in zip(at, column.to_pylist(), strict=True)]
+            column = pa.array(some, field.type)
         columns.append(column)
     padded = pa.RecordBatch.from_arrays([pa.concat_arrays([c[:1], c]) for c in columns], schema=schema)
     return padded.slice(1)  # buffers that do not begin with the first row
@@ -35,7 +36,8 @@ def batch(first, n, nulls, schema=SCHEMA):
 
 def ranges(positions):
     """Ascending positions as (first, one behind the last)."""
-    return [(int(r[0]), int(r[-1]) + 1) for r in np.split(positions, np.flatnonzero(np.diff(positions) > 1) + 1) if r.size]
+    runs = np.split(positions, np.flatnonzero(np.diff(positions) > 1) + 1)
+    return [(int(run[0]), int(run[-1]) + 1) for run in runs if run.size]
 
 
 steps = st.lists(
@@ -72,7 +74,8 @@ def test_what_is_kept_comes_back(steps, by_row, seed):
             for name, column in zip(SCHEMA.names, found, strict=True):
                 column.validate(full=True)
                 assert column.to_pylist() == expected.column(name).to_pylist(), name
-            assert [c.to_pylist() for c in payload.take(positions, [3, 0])] == [found[3].to_pylist(), found[0].to_pylist()]
+            some = payload.take(positions, [3, 0])
+            assert [column.to_pylist() for column in some] == [found[3].to_pylist(), found[0].to_pylist()]
 
 
 @pytest.mark.parametrize("threads", [1, 3])

@@ -135,10 +135,11 @@ def test_late_tuples_are_kept_up_to_a_limit():
 @pytest.mark.parametrize("index", ["hash", "bisort", "btree", "frozen_btree", "im_tree", "pim_tree", "nested_loop"])
 @pytest.mark.parametrize("how", ["inner", "full"])
 @pytest.mark.parametrize("window", [wm.within(10**9), wm.last(200_000)], ids=["within", "last"])
-def test_a_stored_tuple_costs_at_most_40_bytes_beyond_its_payload(index, how, window):
+@pytest.mark.parametrize("output", ["count", "rows"])
+def test_a_stored_tuple_costs_at_most_40_bytes_beyond_its_payload(index, how, window, output):
     n, batch = 200_000, 20_000
     rng = np.random.default_rng(1)
-    join = wm.StreamJoin("l.k = r.k and abs(l.x - r.x) <= 1", window, how, index=index, output="count")
+    join = wm.StreamJoin("l.k = r.k and abs(l.x - r.x) <= 1", window, how, index=index, output=output)
     live = pa.total_allocated_bytes()
     for start in range(0, n, batch):
         for side, sign in (("left", 1), ("right", -1)):  # keys that never meet

@@ -12,7 +12,6 @@ from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
-
 _BYTES = ir.IntType(8).as_pointer()
 
 

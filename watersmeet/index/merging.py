@@ -65,7 +65,8 @@ def merge(
 
     def merge_part(part: _Part) -> None:
         rest, saved = _cut(run, part.rest), part.rest - part.begin
-        kernel(code, *rest, part.end - part.rest, *_cut(batch, part.within, part.until), first_row, part.within, *NO_LEVEL)
+        new = _cut(batch, part.within, part.until)
+        kernel(code, *rest, part.end - part.rest, *new, first_row, part.within, *NO_LEVEL)
         place = _cut(run, part.begin + part.before)
         for array, keys in zip(place, part.saved, strict=True):
             array[: keys.size] = keys

@@ -32,12 +32,12 @@ class Level(NamedTuple):
     equal: Array
     ordered: Array
     first: int
-    count: int
+    total: int
 
     def take(self, equal: Array, ordered: Array, begin: int, end: int) -> None:
         """Those of the keys from place `begin` to `end` of the run."""
         w = self.width
-        first, last = max(begin // w, self.first), min(end // w, self.count)
+        first, last = max(begin // w, self.first), min(end // w, self.total)
         if first < last:
             self.ordered[first:last] = ordered[first * w + w - 1 : last * w : w]
             if self.equal.size:

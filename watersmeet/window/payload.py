@@ -85,7 +85,8 @@ class Payload:
         if words:
             found |= zip(words, self._take_rows(positions, words, workers), strict=True)
         if others:
-            found |= zip(others, self._chunks.take(positions, [self._others.index(c) for c in others], workers), strict=True)
+            places = [self._others.index(c) for c in others]
+            found |= zip(others, self._chunks.take(positions, places, workers), strict=True)
         return [found[c] for c in wanted]
 
     def nothing(self, n: int) -> list[pa.Array]:

@@ -84,7 +84,7 @@ class _Slab(NamedTuple):
         if need <= _HUGE_PAGE // 2:
             memory = np.empty(need, np.uint8)
             return cls(rows, memory.ctypes.data, memory)
-        memory = np.empty(2 * _HUGE_PAGE, np.uint8)  # so much that NumPy asks for huge pages; what is not used is not there
+        memory = np.empty(2 * _HUGE_PAGE, np.uint8)  # NumPy asks for huge pages; what is not used takes no memory
         return cls(rows, -(-memory.ctypes.data // _HUGE_PAGE) * _HUGE_PAGE, memory)
 
 
