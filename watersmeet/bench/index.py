@@ -241,8 +241,9 @@ class Indexes(Bench):
     def by_distribution(self) -> None:
         window, batch = self.sizes.rows(5), self.sizes.small_batch
         indexes = {**ORDERED, AS_IN_THE_PAPER: RaPTable(readjust=False), "adaptive": Adaptive()}
-        for name in (*DISTRIBUTIONS, INCREASING):
-            self.joins.race("distributions", Streams("distributions", window, batch, name), indexes, name, auto=True)
+        names = (*DISTRIBUTIONS, INCREASING)
+        streams = {name: Streams("distributions", window, batch, name) for name in names}
+        self.joins.races("distributions", streams, indexes)
 
     def by_drift(self) -> None:
         window = self.sizes.rows(7)

@@ -80,6 +80,26 @@ class Joins:
         fill_step: int | None = None, options: dict[str, dict[str, Any]] | None = None, **more: Any,
     ) -> dict[str, float]:  # fmt: skip
         """All indexes over the same streams; returns their tuples/s. `options` are a lane's, for StreamJoin."""
+        same, lanes = self._enter(streams, indexes, setting, auto, fill_step, options)
+        for _ in range(self.rounds):
+            self._turns(lanes)
+        return self._finish(part, streams, setting, auto, same, lanes, more)
+
+    def races(self, part: str, streams: dict[str, Streams], indexes: dict[str, Any]) -> None:
+        """All indexes, and `auto`, over each of several streams, by setting; of a round each has a turn in each race,
+        so that speeds in different ones can be compared."""
+        entered = {setting: self._enter(one, indexes, setting, auto=True) for setting, one in streams.items()}
+        for _ in range(self.rounds):
+            for _, lanes in entered.values():
+                self._turns(lanes)
+        for setting, (same, lanes) in entered.items():
+            self._finish(part, streams[setting], setting, True, same, lanes, {})
+
+    def _enter(
+        self, streams: Streams, indexes: dict[str, Any], setting: str, auto: bool, fill_step: int | None = None,
+        options: dict[str, dict[str, Any]] | None = None,
+    ) -> tuple[str | None, dict[str, Lane]]:  # fmt: skip
+        """The lanes of a race, filled and warm, and which of them `auto` is, if it is none of its own."""
         contenders = dict(indexes)
         same = self.same_as_auto(streams, indexes) if auto else None
         if auto and same is None:
@@ -92,9 +112,16 @@ class Joins:
             lane = lanes[name] = Lane(name, setting, streams, joined)
             lane.fill(window + window // 4, step)
             lane.turn(self.turn / 2, least_pairs=1, timed=False)
-        for _ in range(self.rounds):
-            for lane in lanes.values():
-                lane.turn(self.turn, least_rows=window // 2)
+        return same, lanes
+
+    def _turns(self, lanes: dict[str, Lane]) -> None:
+        for lane in lanes.values():
+            assert isinstance(lane.workload, Streams)
+            lane.turn(self.turn, least_rows=lane.workload.most_rows // 2)
+
+    def _finish(
+        self, part: str, streams: Streams, setting: str, auto: bool, same: str | None, lanes: dict[str, Lane], more: Row
+    ) -> dict[str, float]:
         checked = agree(list(lanes.values()))
         speeds = {name: lane.speed for name, lane in lanes.items()}
         about = {"part": part, "setting": setting, "checked_pairs": checked.pairs} | more
