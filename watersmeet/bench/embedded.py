@@ -44,8 +44,8 @@ class Sizes:
     last_batches: tuple[int, ...] = (1 << 10, 1 << 15, 1 << 18)
     seconds: float = 10  # of within()
     batches: tuple[int, ...] = (5_000, 50_000, 500_000)
-    turn: float = 1.0  # seconds that a contender is timed in a round
-    rounds: int = 3
+    turn: float = 0.5  # seconds that a contender is timed in a round
+    rounds: int = 6
     unbounded_windows: int = 5  # how much of its streams the symmetric hash join reads
     subwindows: tuple[int | None, ...] = (None, 1, 2, 4, 8)  # None: as the index chooses
 
@@ -209,25 +209,10 @@ class Embedded(Bench):
         for lane in [ours] + best + least:
             self.record(lane.result() | check | {"forms_tried": tried.get(lane.name)})
         self.compare(workload, ours, best, "best hand-rolled", judged=True)
-        self.against_plain(workload, ours, peers, tried)
         self.compare(workload, ours, least, "best hand-rolled, least buffer", judged=False)
         if symmetric:
             self.against_symmetric(workload, ours, symmetric, passes)
         gc.collect()
-
-    def against_plain(
-        self, workload: Workload, ours: Lane, peers: list[type[Peer]], tried: dict[str, dict[str, float]]
-    ) -> None:
-        """Against the forms that only join and filter, as most would write them."""
-        plain = {
-            (peer.name, form): speed
-            for peer in peers for form, speed in tried[peer.name].items() if form not in peer.refined
-        }  # fmt: skip
-        if plain:
-            name, form = max(plain, key=lambda one: plain[one])
-            goal = PEER_TARGETS.get((workload.name, workload.batch_rows))
-            against = f"best hand-rolled, join and filter only ({name} {form})"
-            self.peer_ratio(workload, against, ours.speed / plain[name, form], goal)
 
     def against_symmetric(self, workload: Workload, ours: Lane, symmetric: SymmetricHashJoin, passes: list) -> None:
         mine = whole_checksum(workload, symmetric.rows)

@@ -44,7 +44,6 @@ class Peer:
     name: ClassVar[str]
     package: ClassVar[str]
     forms: ClassVar[tuple[str, ...]]
-    refined: ClassVar[tuple[str, ...]] = ()  # forms that do more than join and filter
 
     def __init__(self, workload: Workload, keep_rows: int, form: str) -> None:
         if form not in self.forms:
@@ -176,7 +175,6 @@ class Polars(Peer):
     "filtered" first leaves only rows of the buffer whose key occurs in the new batch."""
 
     name, package, forms = "Polars", "polars", ("eager", "filtered", "lazy", "streaming")
-    refined = ("filtered",)
 
     def open(self) -> None:
         import polars
