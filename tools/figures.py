@@ -98,8 +98,9 @@ class Embedded:
                 prose(f"""
                     On two cores of a shared cloud machine (Intel Xeon, 24 GiB), {self.data["started"][:10]}, commit
                     {self.machine["commit"]}, by `make bench`; every contender in the same run, best of
-                    {self.data["rounds"]} rounds, all answers compared. Such a machine is noisy: from run to run the ratios move by up to a third. All
-                    figures, with versions, are in [docs/figures/embedded.json](docs/figures/embedded.json).
+                    {self.data["rounds"]} rounds, all answers compared. Such a machine is noisy: from run to run the
+                    ratios move by up to a third. All figures, with versions, are in
+                    [docs/figures/embedded.json](docs/figures/embedded.json).
                 """),
                 prose(f"""
                     Two streams, 20 us from row to row, `within("10 seconds")`, about 2 matches for every arriving row,
