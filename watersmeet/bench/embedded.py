@@ -122,11 +122,11 @@ class Embedded(Bench):
         speeds: dict[tuple[int, int], float] = {}
         for window in sizes.windows:
             lanes = {batch: self.last_lane(window, batch) for batch in sizes.last_batches}
-            sort = [argsort_speed(window) for _ in range(sizes.rounds)]
+            sort = []
             for _ in range(sizes.rounds):
                 for lane in lanes.values():
                     lane.turn(sizes.turn, least_rows=window // 4)
-                sort.append(argsort_speed(window))
+                sort.append(argsort_speed(window, sizes.turn))
             for batch, lane in lanes.items():
                 self.record(lane.result())
                 speeds[window, batch] = lane.speed

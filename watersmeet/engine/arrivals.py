@@ -137,9 +137,10 @@ class Collected:
         """
         assert isinstance(self._window, BoundCountWindow)
         pushed = self._pushed[side]
-        seen = np.repeat([p.seen for p in pushed], [p.batch.num_rows for p in pushed])
-        low = seen - self._window.size(other(side))
-        high = seen - 1
+        rows = [p.batch.num_rows for p in pushed]
+        size = self._window.size(other(side))
+        low = np.repeat(np.array([p.seen - size for p in pushed]), rows)
+        high = np.repeat(np.array([p.seen - 1 for p in pushed]), rows)
         partners = self._pushed["left"]
         if side == "right" and partners:
             first = int(partners[0].ticks[0])
