@@ -95,7 +95,7 @@ class Rows:
         self._words = words
         self._width = 8 * words
         self._slabs: list[tuple[int, _Slab]] = []  # first position, slab; ascending
-        self._spare: _Slab | None = None
+        self._spare: list[_Slab] = []  # to be used again: the system takes long to find huge pages, and clears them
         self._end = begin
         self._room = begin  # positions up to here have a place
         # The address of each block of positions, from block `_first_block` on.
@@ -128,9 +128,9 @@ class Rows:
         held = sum(slab.rows for _, slab in self._slabs)
         wanted = -(-max(held // 4, rows) // _BLOCK) * _BLOCK
         wanted = min(wanted, _HUGE_PAGE // self._width // _BLOCK * _BLOCK)
-        slab, self._spare = self._spare, None
-        if slab is None or not wanted <= slab.rows <= 2 * wanted:
-            slab = _Slab.of(wanted, self._width)
+        fitting = (i for i, slab in enumerate(self._spare) if wanted <= slab.rows <= 2 * wanted)
+        at = next(fitting, None)
+        slab = _Slab.of(wanted, self._width) if at is None else self._spare.pop(at)
         block = self._end >> _BLOCK_BITS  # it need not begin here: the slab before may have gone half full
         addresses = np.arange(slab.rows // _BLOCK) * (_BLOCK * self._width) + slab.address
         self._bases = appended(self._bases, block - self._first_block, addresses)
@@ -149,13 +149,12 @@ class Rows:
             if first < start + slab.rows:
                 wanted.append(held)
             else:
-                self._spare = slab
+                self._spare.append(slab)
         if len(wanted) == len(self._slabs):
             return
         if not wanted or wanted[-1] is not self._slabs[-1]:
             self._room = self._end
-        if not wanted:
-            self._spare = None
+        self._spare = self._spare[-(len(wanted) // 2 + 1) :] if wanted else []
         self._slabs = wanted
         gone = ((wanted[0][0] if wanted else self._end) >> _BLOCK_BITS) - self._first_block
         self._bases = self._bases[gone:].copy()
