@@ -38,7 +38,7 @@ class Ready:
     first: int  # position of its first tuple
     live: Array | None  # rows that go into the index; None: all
     entries: Any  # None: it is not stored
-    probes: Any  # None: nothing is in reach
+    probes: Any  # None: no tuple of the other side has come
     targets: list[Target]
 
 

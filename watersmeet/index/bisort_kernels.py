@@ -23,6 +23,7 @@ from watersmeet.prefetch import prefetch
 PACKED, SINGLE, COMPOSITE = 0, 1, 2
 
 CHUNK = 512  # probes that are searched for before their partners are written out
+SAMPLED = 512  # keys of which samples are taken at a time
 FEW = 4  # keys that are looked at whether or not they are partners; no more than there are sentinels
 GREATEST = np.iinfo(np.int64).max
 
@@ -313,11 +314,11 @@ def forget_packed(shift, ordered, size, gone, width, samples):
     w = uint64(width)
     i = uint64(0)
     while i < uint64(size):
-        for j in range(i, min(i + uint64(CHUNK), uint64(size))):
+        for j in range(i, min(i + uint64(SAMPLED), uint64(size))):
             value = ordered[j]
             ordered[n] = value - gone
             n += uint64((value & mask) >= gone)
-        i += uint64(CHUNK)
+        i += uint64(SAMPLED)
         while (s + uint64(1)) * w <= n:
             samples[s] = ordered[s * w + w - uint64(1)]
             s += uint64(1)

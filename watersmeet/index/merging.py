@@ -24,14 +24,12 @@ import numpy as np
 from numba import njit, uint64
 
 from watersmeet.index.base import Array
-from watersmeet.index.bisort_kernels import COMPOSITE, PACKED, upto
+from watersmeet.index.bisort_kernels import COMPOSITE, PACKED, SAMPLED, upto
 from watersmeet.index.samples import NO_LEVEL, Level
 from watersmeet.workers import Workers
 
 #: Keys that a part for another thread has at least.
 SMALL = 1 << 19
-
-_SAMPLED = uint64(512)  # keys of which samples are taken at a time
 
 Code = tuple[int, int, int]
 Keys = tuple[Array, Array, Array]  # equal (empty where there is one key), ordered, rows (empty where packed)
@@ -109,6 +107,15 @@ def _cut(keys: Keys, start: int, stop: int | None = None) -> Keys:
 
 
 @njit(inline="always")
+def _move_key(kind, equal, ordered, rows, at, by):
+    if kind == COMPOSITE:
+        equal[at + by] = equal[at]
+    ordered[at + by] = ordered[at]
+    if kind != PACKED:
+        rows[at + by] = rows[at]
+
+
+@njit(inline="always")
 def _move_eight(array, at, by):
     """array[at : at + 8] to `by` places further on; all are read before any is written."""
     a, b, c, d = array[at], array[at + uint64(1)], array[at + uint64(2)], array[at + uint64(3)]
@@ -183,18 +190,14 @@ def merge_kernel(kind: int):
             else:
                 while i > uint64(0) and not upto(kind, equal, ordered, i - one, e, key):
                     i -= one
-                    if kind == COMPOSITE:
-                        equal[i + to_come] = equal[i]
-                    ordered[i + to_come] = ordered[i]
-                    if kind != PACKED:
-                        rows[i + to_come] = rows[i]
+                    _move_key(kind, equal, ordered, rows, i, to_come)
             to_come -= one
             if kind == COMPOSITE:
                 equal[i + to_come] = e
             ordered[i + to_come] = key
             if kind != PACKED:
                 rows[i + to_come] = row
-            if s * w > i + to_come + _SAMPLED:
+            if s * w > i + to_come + uint64(SAMPLED):
                 s = _sample(kind, w, equal, ordered, s_equal, s_ordered, s, max(least, (i + to_come) // w))
         if to_come > uint64(0):
             while i >= eight:
@@ -202,11 +205,7 @@ def merge_kernel(kind: int):
                 _move_keys(kind, equal, ordered, rows, i, to_come)
             while i > uint64(0):
                 i -= one
-                if kind == COMPOSITE:
-                    equal[i + to_come] = equal[i]
-                ordered[i + to_come] = ordered[i]
-                if kind != PACKED:
-                    rows[i + to_come] = rows[i]
+                _move_key(kind, equal, ordered, rows, i, to_come)
         _sample(kind, w, equal, ordered, s_equal, s_ordered, s, least)
 
     return merge

@@ -110,13 +110,13 @@ class Samples:
                 break
             if len(levels) >= len(before):
                 kept = 0  # a level that was not there
-            first, kept, size = kept // w, kept // w, size // w
+            kept, size = kept // w, size // w
             end = begin + size
             for samples in (sample_equal, sample_ordered)[0 if self._composite else 1 :]:
                 samples[end : end + 2 * w] = GREATEST
                 if len(levels) > 1:
                     below = levels[-1][0]
-                    samples[begin + first : end] = samples[below + first * w + w - 1 : below + levels[-1][1] : w]
+                    samples[begin + kept : end] = samples[below + kept * w + w - 1 : below + levels[-1][1] : w]
             levels.append((begin, size))
         self.arrays = sample_equal, sample_ordered, np.array(levels, np.int64)
 

@@ -108,8 +108,9 @@ class Rows:
         return self._first_block << _BLOCK_BITS
 
     def nbytes(self) -> int:
-        """Bytes of the rows held; room for more takes none, or little."""
-        return (sum(slab.rows for _, slab in self._slabs) - (self._room - self._end)) * self._width
+        """Bytes of the rows held, and of slabs to be used again; room behind the last row takes none, or little."""
+        spare = sum(slab.rows for slab in self._spare)
+        return (sum(slab.rows for _, slab in self._slabs) - (self._room - self._end) + spare) * self._width
 
     def append(self, columns: Array, n: int) -> None:
         """n rows of columns that lie at these addresses."""
