@@ -11,8 +11,9 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 import pytest
+from failures import Injected, Lines
 from harness import VALUE_COLUMNS, check_batched, check_timing, moment, positions, same, window
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from oracle import Advance, Close, Expected, Flush, Last, Push, Result, expect
 from predicates import FAMILIES, servable_by
@@ -469,3 +470,26 @@ def test_a_bad_push_changes_nothing():
 def test_two_sided_joins_must_name_the_side_of_late_rows():
     with pytest.raises(ValueError, match="side must be one of left, right, got None"):
         wm.StreamJoin("l.k = r.k", wm.within(5), left_schema=SCHEMA, right_schema=SCHEMA).take_late()
+
+
+@pytest.mark.parametrize("how", ["inner", "full", "semi"])
+@settings(phases=[Phase.explicit, Phase.reuse, Phase.generate])
+@given(data=st.data())
+def test_a_push_that_fails_at_any_line_leaves_no_trace(how, data):
+    scenario = data.draw(self_scenarios(how=how))
+    options = {**data.draw(capacities(data.draw(st.sampled_from(scenario.predicate.indexes)))), "threads": 1}
+
+    def run(failing):
+        returned = []
+        with make_join(scenario, False, output="pairs", **options) as join:
+            for step in scenario.steps:
+                at = data.draw(st.integers(1, 800)) if failing else None
+                try:
+                    result = Lines(at).run(lambda step=step: apply(join, scenario, step, False))
+                except Injected:
+                    join.check_invariants()
+                    result = apply(join, scenario, step, False)
+                returned.append(positions(scenario, "pairs", result))
+        return returned
+
+    assert run(failing=True) == run(failing=False)

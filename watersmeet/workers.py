@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from typing import Any, TypeVar
+
+from watersmeet.interrupts import uninterrupted
 
 T = TypeVar("T")
 
@@ -40,13 +43,25 @@ class Workers:
             count = max(count, -(-n // most))
         return [(n * i // count, n * (i + 1) // count) for i in range(count)]
 
-    def start(self, work: Callable[[], T]) -> Future[T]:
-        """Do `work` on another thread, or at once where there is none."""
+    @contextmanager
+    def beside(self, work: Callable[[], T]) -> Iterator[Future[T]]:
+        """Do `work` on another thread while the block runs, or before it where there is none.
+
+        However the block ends, the work is not going on any more behind it.
+        """
         if self.threads == 1:
             done: Future[T] = Future()
             done.set_result(work())
-            return done
-        return self._started().submit(work)
+            yield done
+            return
+        future = self._started().submit(work)
+        try:
+            yield future
+        except BaseException:
+            future.cancel()
+            raise
+        finally:
+            _wait([future])
 
     def map(self, work: Callable[..., T], items: Iterable[Any]) -> list[T]:
         """[work(item) for item in items], spread over the threads."""
@@ -68,9 +83,15 @@ class Workers:
         futures = [pool.submit(drain) for _ in range(min(self.threads, len(items)) - 1)]
         try:
             taken = drain()
+        except BaseException:
+            for _ in numbered:  # nobody takes another
+                pass
+            raise
         finally:
             # One that has not begun has nothing left to do; to wait for it would be for ever if this is its thread.
-            results = taken + [pair for f in futures if not f.cancel() for pair in f.result()]
+            begun = [f for f in futures if not f.cancel()]
+            _wait(begun)
+        results = taken + [pair for f in begun for pair in f.result()]
         results.sort(key=lambda pair: pair[0])
         return [result for _, result in results]
 
@@ -89,6 +110,12 @@ class Workers:
         if self._pool is not None:
             self._pool.shutdown()
             self._pool = None
+
+
+def _wait(futures: list[Future]) -> None:
+    """Until all are done, whatever comes: what they work on must not be touched before."""
+    with uninterrupted():
+        wait(futures)
 
 
 #: For what is small, or runs on one of several threads already.

@@ -102,6 +102,15 @@ class Collected:
         self._self_join = self_join
         self._pushed: dict[Side, list[Pushed]] = {"left": [], "right": []}
 
+    def save(self) -> tuple[dict[Side, list[Pushed]], dict[Side, int]]:
+        """What it takes to `restore` it: lists that only grow, and how far they had grown. O(1)."""
+        return self._pushed, {side: len(self._pushed[side]) for side in SIDES}
+
+    def restore(self, saved: tuple[dict[Side, list[Pushed]], dict[Side, int]]) -> None:
+        self._pushed, lengths = saved
+        for side in SIDES:
+            del self._pushed[side][lengths[side] :]
+
     def add(self, side: Side, pushed: Pushed) -> None:
         if pushed.batch.num_rows:
             self._pushed[side].append(pushed)

@@ -7,6 +7,9 @@ For each side that arrived, left before right:
 then the watermark moves on, tuples that never found a partner come out where the join type wants them, and expired
 subwindows go. Storing does not touch what probing reads, so with several threads the two run beside each other.
 
+Nothing is given up before the end: expiring is what a step does last. So a step that fails can be undone (`save`,
+`restore`).
+
 In a self join (`self_join.py`) both sides have one payload and, where tuples have the same keys in both roles, one
 chain.
 """
@@ -15,6 +18,7 @@ from __future__ import annotations
 
 import time
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -26,14 +30,18 @@ from watersmeet.engine.results import How, Results
 from watersmeet.engine.self_join import why_two_indexes
 from watersmeet.engine.sizes import Sizes
 from watersmeet.index import Index
+from watersmeet.index.base import Structure
 from watersmeet.query.plan import JoinPlan, SidePlan
 from watersmeet.query.windows import SIDES, BoundWindow, Side, other
-from watersmeet.window.chain import Chain, Target
+from watersmeet.window.chain import Chain, Subwindow, Target
 from watersmeet.window.payload import Payload
 from watersmeet.workers import ALONE, SMALL, Workers
 
 Array = np.ndarray
 Ticks = dict[Side, int | None]
+
+#: Tuples taken at a time to make a structure anew.
+_REMADE_ROWS = 1 << 16
 
 
 class JoinCore:
@@ -41,6 +49,7 @@ class JoinCore:
 
     self_join: the two sides are one stream; what arrives on one is what arrives on the other.
     by_row: tuples are copied where results are then made of them faster.
+    first: positions of the first tuples of both streams.
     """
 
     def __init__(
@@ -55,6 +64,7 @@ class JoinCore:
         metrics: Metrics,
         self_join: bool = False,
         by_row: bool = False,
+        first: int = 0,
     ):
         self.plan = plan
         self.window = window
@@ -74,13 +84,40 @@ class JoinCore:
             self.shares = (SIDES,)
         self.payloads: dict[Side, Payload] = {}
         for sides in self.streams:
-            self.payloads |= dict.fromkeys(sides, Payload(schemas[sides[0]], workers, by_row))
+            self.payloads |= dict.fromkeys(sides, Payload(schemas[sides[0]], workers, by_row, first))
         self.chains: dict[Side, Chain] = {}
         for sides in self.shares:
             flagged = any(self._flagged[side] for side in sides)
             self.chains |= dict.fromkeys(sides, sizes.chain(index, window, sides, flagged, workers))
         self._role = {side: 1 << sides.index(side) for sides in self.shares for side in sides}
         self._finder = Finder(plan, self.payloads, how, workers, metrics)
+
+    # -- undoing a step ------------------------------------------------------------------------------------------------
+
+    def save(self) -> tuple[list[Any], list[Any]]:
+        """What it takes to undo what follows. O(subwindows, slabs and chunks)."""
+        payloads = [self.payloads[sides[0]].save() for sides in self.streams]
+        return payloads, [self.chains[sides[0]].save() for sides in self.shares]
+
+    def restore(self, saved: tuple[list[Any], list[Any]]) -> None:
+        """As it was saved. O(1) as long as nothing was stored or expired, else O(window)."""
+        for sides, payload in zip(self.streams, saved[0], strict=True):
+            self.payloads[sides[0]].restore(payload)
+        for sides, chain in zip(self.shares, saved[1], strict=True):
+            self.chains[sides[0]].restore(chain, partial(self._remade, sides[0]))
+
+    def _remade(self, side: Side, sub: Subwindow) -> Structure:
+        """The structure of a subwindow, made from its tuples."""
+        payload, plan = self.payloads[side], self._sides[side]
+        structure = self.index.structure(None, self._workers)
+        for start in range(0, sub.size, _REMADE_ROWS):
+            stop = min(start + _REMADE_ROWS, sub.size)
+            columns = payload.take(np.arange(sub.base + start, sub.base + stop))
+            keys = plan.keys(pa.RecordBatch.from_arrays(columns, schema=payload.schema))
+            plan.forget()
+            live = _both(keys.live, sub.live(start, stop))
+            structure.insert(self.index.entries(keys.equal, keys.ordered, live, stop - start, self._workers), start)
+        return structure
 
     # -- a step ------------------------------------------------------------------------------------------------------
 
@@ -210,25 +247,26 @@ class JoinCore:
         plan = self._sides[side]
         stores = stored is None and not visits
         workers = self._workers if n >= SMALL else ALONE
-        targets = workers.start(partial(self._take_in, side, arrival, new))
+        taking_in = partial(self._take_in, side, arrival, new)
         on_time = None if arrival.late is None else ~arrival.late
         entries, live = (None, None) if stored is None else (stored.entries, stored.live)
-        with timed("keys"):
-            keys = plan.keys(arrival.batch) if stores else None
-            probe = plan.probe(arrival.batch) if self.payloads[other(side)].end else None
-            plan.forget()
-        with timed("sort"):
-            if keys is not None:
-                early = None if keep is None or arrival.span.least >= keep else arrival.ticks >= keep
-                live = _both(_both(keys.live, on_time), early)
-                entries = self.index.entries(keys.equal, keys.ordered, live, n, self._workers)
-            probes = None
-            if probe is not None:
-                asks = _both(probe.live, on_time)
-                known = entries if not visits and _same(asks, live) else None
-                probes = self.index.probes(
-                    probe.equal, probe.lows, probe.highs, asks, n, self._workers, known
-                )
+        with workers.beside(taking_in) as targets:
+            with timed("keys"):
+                keys = plan.keys(arrival.batch) if stores else None
+                probe = plan.probe(arrival.batch) if self.payloads[other(side)].end else None
+                plan.forget()
+            with timed("sort"):
+                if keys is not None:
+                    early = None if keep is None or arrival.span.least >= keep else arrival.ticks >= keep
+                    live = _both(_both(keys.live, on_time), early)
+                    entries = self.index.entries(keys.equal, keys.ordered, live, n, self._workers)
+                probes = None
+                if probe is not None:
+                    asks = _both(probe.live, on_time)
+                    known = entries if not visits and _same(asks, live) else None
+                    probes = self.index.probes(
+                        probe.equal, probe.lows, probe.highs, asks, n, self._workers, known
+                    )
         return Ready(side, arrival, first, live, entries, probes, targets.result())
 
     def _take_in(self, side: Side, arrival: Arrival, new: bool) -> list[Target]:
@@ -244,7 +282,7 @@ class JoinCore:
             settled = np.zeros(arrival.rows, np.uint8)
             if arrival.late is not None:
                 settled[arrival.late] = 0xFF  # in every role
-        chain.append(batch.first, arrival.ticks, arrival.span, batch.entries, settled)
+        chain.append(batch.first, arrival.ticks, arrival.span, batch.entries, settled, arrival.late)
         self._metrics.seconds["store"] += time.perf_counter() - begin
 
     def _settle(self, batch: Ready, pieces: list[Piece], results: Results) -> None:
@@ -267,6 +305,8 @@ class JoinCore:
                 results.alone("left", self.payloads["left"], np.concatenate(fresh["left"]), self.payloads["right"])
 
     def check_invariants(self) -> None:
+        for sides in self.streams:
+            self.payloads[sides[0]].check_invariants()
         for sides in self.shares:
             self.chains[sides[0]].check_invariants()
 

@@ -113,8 +113,8 @@ class Finder:
             own, stored = room(total, np.int64), room(total, np.int64)
             at = 0
             for sub, rows, partners in pieces:
-                np.add(rows, batch.first, out=own[at : at + rows.size])
-                np.add(partners, sub.base, out=stored[at : at + rows.size])
+                np.add(rows, np.int64(batch.first), out=own[at : at + rows.size])  # positions outgrow the rows' 32 bits
+                np.add(partners, np.int64(sub.base), out=stored[at : at + rows.size])
                 at += rows.size
             made = results.pairs(batch.side, own, stored, self._payloads, ALONE)
         return _Found(pieces, total, total, made, middle - begin, time.perf_counter() - middle)
@@ -130,6 +130,6 @@ class Finder:
         ):
             payload = self._payloads[one]
             numbers = [payload.schema.get_field_index(name) for name in names]
-            taken = payload.take(np.add(at, base, dtype=np.int64), numbers, ALONE)
+            taken = payload.take(at + np.int64(base), numbers, ALONE)
             columns[one] = dict(zip(names, taken, strict=True))
         return residual.keep(columns["left"], columns["right"], rows.size)

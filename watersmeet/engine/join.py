@@ -1,13 +1,15 @@
 """StreamJoin: the join that users hold in their hands.
 
 It checks what it is given, waits until the schemas of both streams are known, collects in batch mode, and hands the
-rest to the core. Everything that can be wrong with a push is found before anything changes.
+rest to the core. What can be wrong with a push is found before anything changes; and should a call fail in the middle
+(no memory, Ctrl-C), all that it has changed is undone, so that the join is as if it had not been called.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
@@ -21,6 +23,8 @@ from watersmeet.engine.late import LateRows
 from watersmeet.engine.metrics import Metrics
 from watersmeet.engine.results import HOWS, OUTPUTS, Results, combined, pairs_schema, rows_schema
 from watersmeet.engine.sizes import Sizes
+from watersmeet.engine.turns import Turns
+from watersmeet.interrupts import uninterrupted
 from watersmeet.query.durations import duration
 from watersmeet.query.expr import Expr
 from watersmeet.query.windows import SIDES, BoundTimeWindow, Hopping, Last, Side, Within
@@ -46,6 +50,8 @@ class StreamJoin:
     keep_late: how many late tuples of each side are kept for `take_late`.
     subwindows, subwindow_rows: cut a window into so many pieces, of at most so many rows, instead of letting the index
         decide.
+
+    Threads may share a join: their calls take turns. A call that raises has changed nothing.
     """
 
     def __init__(
@@ -106,10 +112,13 @@ class StreamJoin:
         self._workers = Workers(threads)
         self._metrics = Metrics()
         self._closed = False
+        self._turns = Turns()
+        self._half_done: str | None = None  # a call that could not be undone
         self._schemas: dict[Side, pa.Schema | None] = {"left": None, "right": None}
         self._held: list[tuple[Side, pa.RecordBatch | int]] = []  # pushes before both schemas are known
         self._late = {side: LateRows(keep_late) for side in SIDES}
         self._core: JoinCore | None = None
+        self._clock: Clock  # from `_bind` on
         if isinstance(on, str):
             from watersmeet.query.parse import parse
 
@@ -123,70 +132,72 @@ class StreamJoin:
 
     def push(self, left: Any = None, right: Any = None) -> pa.Table | int:
         """New tuples of one or both streams; returns the results that they complete. In a self join: `push(batch)`."""
-        self._check_open("push")
-        batches: dict[Side, pa.RecordBatch] = {}
-        schemas = dict(self._schemas)
-        for side, data in self._roles(left, right, "right", "push(batch)").items():
-            if data is not None:
-                if self._self_join and side == "right":
-                    batches[side], schemas[side] = batches["left"], schemas["left"]
-                    continue
+        given = self._roles(left, right, "right", "push(batch)")
+        if self._self_join:
+            given["right"] = None
+        # Before the turn: reading may run whatever code makes the data, for as long as that takes.
+        read = {side: as_batch(data, side, self._schemas[side]) for side, data in given.items() if data is not None}
+        with self._whole("push"):
+            batches: dict[Side, pa.RecordBatch] = {}
+            schemas = dict(self._schemas)
+            for side, batch in read.items():
                 known = schemas[side]
-                batch = as_batch(data, side, known)
                 if known is None:
                     known = schemas[side] = check_schema(batch.schema, side)
                 batches[side] = conform(batch, known, side)
-        if self._core is None:
-            return self._push_unbound(batches, schemas)
-        return self._push_bound(batches)
+            if self._self_join and batches:
+                batches["right"], schemas["right"] = batches["left"], schemas["left"]
+            return self._push_unbound(batches, schemas) if self._core is None else self._push_bound(batches)
 
     def advance(self, left: Any = None, right: Any = None) -> pa.Table | int:
         """Say that a stream has reached a time, as if a tuple of that time had been seen; returns what that completes.
 
         For a side that is idle: without it, the other side's tuples wait for it. In a self join: `advance(time)`.
         """
-        self._check_open("advance")
         if isinstance(self._window, Last):
             raise ValueError("advance is for windows over time; a window of the last n tuples has no time")
         given = self._roles(left, right, "right", "advance(time)")
-        window = self._unbound_window() if self._core is None else self._core.window
-        if self._core is None:
+        with self._whole("advance"):
+            window = self._unbound_window() if self._core is None else self._core.window
             if window is None:
                 raise ValueError(
                     "advance needs to know the type of the time columns: push first, or give a schema to StreamJoin"
                 )
-        assert isinstance(window, BoundTimeWindow)
-        ticks = {side: window.tick(value, side) for side, value in given.items() if value is not None}
-        if self._core is None:
-            self._held += list(ticks.items())
-            return self._nothing()
-        assert self._clock.watermarks is not None
-        for side, tick in ticks.items():
-            self._clock.watermarks.observe(side, tick)
-        return self._process_if_due()
+            assert isinstance(window, BoundTimeWindow)
+            ticks = {side: window.tick(value, side) for side, value in given.items() if value is not None}
+            if self._core is None:
+                self._held += list(ticks.items())
+                return self._nothing()
+            clock = self._clock.copy()
+            assert clock.watermarks is not None
+            for side, tick in ticks.items():
+                clock.watermarks.observe(side, tick)
+            self._clock = clock
+            return self._process_if_due()
 
     def flush(self) -> pa.Table | int:
         """Process now what batch mode has collected."""
-        self._check_open("flush")
-        return self._nothing() if self._core is None else self._process()
+        with self._whole("flush"):
+            return self._nothing() if self._core is None else self._process()
 
     def close(self) -> pa.Table | int:
         """The end of both streams: returns what only the end can prove. Later calls return nothing more."""
         if self._closed:
             return self._nothing()
-        if self._core is None:
-            answer = self._close_unbound()
-        else:
-            results = self._results()
-            self._step(results)
-            self._core.finish(results)
-            self._metrics.rows_out += results.rows
-            answer = results.answer()
-            self._core.release()
-        self._held = []
-        self._closed = True
-        self._workers.close()
-        return answer
+        with self._whole("close"):
+            if self._core is None:
+                answer = self._close_unbound()
+            else:
+                results = self._results()
+                self._step(results)
+                self._core.finish(results)
+                self._metrics.rows_out += results.rows
+                answer = results.answer()
+                self._core.release()
+            self._held = []
+            self._closed = True
+            self._workers.close()
+            return answer
 
     def __enter__(self) -> StreamJoin:
         return self
@@ -204,6 +215,10 @@ class StreamJoin:
     @property
     def metrics(self) -> Metrics:
         """Rows in, out, late and stored, bytes, watermark, time per step."""
+        with self._turns.of("metrics"):
+            return self._measured()
+
+    def _measured(self) -> Metrics:
         metrics = self._metrics
         metrics.waiting = sum(b.num_rows for _, b in self._held if isinstance(b, pa.RecordBatch))
         core = self._core
@@ -230,7 +245,8 @@ class StreamJoin:
         schema = self._schemas[side]  # type: ignore[index]
         if schema is None:
             raise ValueError(f"nothing has been pushed on the {side} stream yet")
-        return self._late[side].take(schema)  # type: ignore[index]
+        with self._turns.of("take_late"):
+            return self._late[side].take(schema)  # type: ignore[index]
 
     def explain(self) -> str:
         """What was chosen, and why; a line a fact."""
@@ -256,6 +272,45 @@ class StreamJoin:
     def _check_open(self, call: str) -> None:
         if self._closed:
             raise ValueError(f"{call} after close(): the streams have ended; make a new StreamJoin")
+        if self._half_done is not None:
+            raise RuntimeError(
+                f"{call} after a {self._half_done} that failed in the middle and could not be undone, so that results "
+                f"might be wrong; make a new StreamJoin and push the last window again"
+            )
+
+    @contextmanager
+    def _whole(self, call: str) -> Iterator[None]:
+        """A turn whose work is done as a whole, or not at all."""
+        with self._turns.of(call):
+            self._check_open(call)
+            undo = self._saved()
+            try:
+                self._half_done = call
+                yield
+                self._half_done = None
+            except BaseException:
+                with uninterrupted():
+                    undo()
+                raise
+
+    def _saved(self) -> Callable[[], None]:
+        """What undoes all that follows. Cheap to make; only undoing may cost as much as the window is large."""
+        fields = dict(self.__dict__)
+        held, late = len(self._held), {side: self._late[side].save() for side in SIDES}
+        metrics = dict(vars(self._metrics), seconds=dict(self._metrics.seconds))
+        core, collected = (None, None) if self._core is None else (self._core.save(), self._collected.save())
+
+        def undo() -> None:
+            if fields["_core"] is not None:
+                fields["_core"].restore(core)
+                fields["_collected"].restore(collected)
+            for side in SIDES:
+                fields["_late"][side].restore(late[side])
+            del fields["_held"][held:]
+            vars(self._metrics).update(metrics)
+            self.__dict__.update(fields)
+
+        return undo
 
     def _roles(self, left: Any, right: Any, parameter: str, remedy: str) -> dict[Side, Any]:
         """What was given for each side; in a self join it is given once, for both."""
@@ -298,14 +353,8 @@ class StreamJoin:
             self._schemas = schemas
             self._held += [(side, batch) for side, batch in batches.items() if batch.num_rows]
             return self._nothing()
-        before = self._schemas
         self._schemas = schemas
-        try:
-            self._bind(schemas["left"], schemas["right"])
-            self._clock.copy().push(batches)  # what is held was checked when it came
-        except Exception:
-            self._core, self._schemas = None, before
-            raise
+        self._bind(schemas["left"], schemas["right"])
         held, self._held = self._held, []
         answers = []
         for side, what in held:
@@ -335,7 +384,7 @@ class StreamJoin:
         assert self._core is not None
         clock = self._clock.copy()
         pushed = clock.push(batches)
-        self._clock = clock  # nothing below fails for what a user may push
+        self._clock = clock
         metrics = self._metrics
         metrics.pushes += 1
         for side, one in pushed.items():

@@ -18,14 +18,19 @@ For joins that must know which tuples had no partner, a subwindow has a byte a r
 has found a partner, when it was late, or when it has been handed out as partnerless. In a self join a tuple has two
 roles, and a bit for each.
 
+A step that fails must leave no trace. `save` notes what the window is, `restore` makes it that again: arrays are only
+written behind what was there, settled bits are noted as they are set, and a structure that has changed in the meantime
+is made anew from the tuples (by whoever has them), which costs a window's worth of inserts, but only then.
+
 Cost: append O(its structure's insert), expire O(rows handed out), targets O(subwindows).
 Reference: PanJoin, section III-A and III-G.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numba import njit
@@ -38,6 +43,7 @@ from watersmeet.workers import ALONE, SMALL, Workers
 Array = np.ndarray
 
 _NO_TICKS = np.zeros(0, np.int64)
+_NO_POSITIONS = np.zeros(0, np.int64)
 
 #: Row numbers are 32 bits wide, so no subwindow gets more rows than this.
 _MOST_ROWS = 1 << 30
@@ -45,13 +51,13 @@ _MOST_ROWS = 1 << 30
 
 @njit(nogil=True, cache=True)
 def _settle(settled, rows, role, fresh):
-    """Mark rows as settled; writes those that were not to `fresh` and returns their number."""
+    """Mark rows as settled; writes the number of those that were not to `fresh`, and behind it which they are."""
     n = 0
     for row in rows:
-        fresh[n] = row
+        fresh[1 + n] = row
         n += settled[row] & role == 0
         settled[row] |= role
-    return n
+    fresh[0] = n
 
 
 @njit(nogil=True, cache=True)
@@ -101,6 +107,13 @@ def _as_rows(ticks, bounds, strict, rows):
         rows[i] = at - strict
 
 
+class Saved(NamedTuple):
+    """What a subwindow was."""
+
+    subwindow: Subwindow
+    fields: dict[str, Any]
+
+
 class Subwindow:
     """Some tuples that arrived one after the other."""
 
@@ -116,6 +129,9 @@ class Subwindow:
         self._start = 0  # where row 0 lies in the arrays below; what lies before it has been forgotten
         self._ticks = None if counts else np.empty(0, np.int64)  # None: ticks are positions
         self._settled = np.empty(0, np.uint8) if keeps_settled else None
+        self._late = _NO_POSITIONS  # of the tuples that are not in the structure because they were late
+        self._changes = 0  # of the structure
+        self._journal: list[tuple[Array, int]] = []  # (count and rows, role) settled since `save`
 
     @classmethod
     def adopted(
@@ -148,7 +164,31 @@ class Subwindow:
         assert self._settled is not None
         return self._settled[self._start : self._start + self.size]
 
-    def append(self, ticks: Array, span: Span, entries: Any, settled: Array | None) -> None:
+    def save(self) -> Saved:
+        """What it takes to `restore` it. O(1)."""
+        self._journal = []
+        return Saved(self, dict(self.__dict__, _swept=dict(self._swept)))
+
+    def restore(self, saved: Saved) -> bool:
+        """As it was saved, but for the structure; says whether that has changed since. O(rows settled since)."""
+        changed = self._changes != saved.fields["_changes"]
+        self.__dict__.update(saved.fields)
+        for fresh, role in self._journal:
+            rows = fresh[1 : 1 + fresh[0]]
+            self.settled[rows[rows < self.size]] &= np.uint8(0xFF ^ role)
+        return changed
+
+    def live(self, start: int, stop: int) -> Array:
+        """Which of these rows were not late when they came."""
+        live = np.ones(stop - start, bool)
+        late = self._late - self.base
+        live[late[(late >= start) & (late < stop)] - start] = False
+        return live
+
+    def append(self, ticks: Array, span: Span, entries: Any, settled: Array | None, late: Array | None = None) -> None:
+        self._changes += 1
+        if late is not None:
+            self._late = np.concatenate([self._late, np.flatnonzero(late) + (self.base + self.size)])
         self.in_order &= span.in_order and (self.greatest is None or span.least >= self.greatest)
         self.least = span.least if self.least is None else min(self.least, span.least)
         self.greatest = span.greatest if self.greatest is None else max(self.greatest, span.greatest)
@@ -161,6 +201,7 @@ class Subwindow:
         self.size += ticks.size
 
     def seal(self) -> None:
+        self._changes += 1
         self.structure.seal()
         ticks, settled = self._ticks, self._settled
         if ticks is not None:
@@ -171,8 +212,11 @@ class Subwindow:
 
     def settle(self, rows: Array, role: int) -> Array:
         """Those of these rows (int32) that were not settled in this role; from now on they are. O(rows)."""
-        fresh = np.empty(rows.size, np.int32)
-        return fresh[: _settle(self.settled, rows, np.uint8(role), fresh)]
+        fresh = np.empty(1 + rows.size, np.int32)
+        fresh[0] = 0
+        self._journal.append((fresh, role))  # before anything is set: what follows may be interrupted
+        _settle(self.settled, rows, np.uint8(role), fresh)
+        return fresh[1 : 1 + fresh[0]]
 
     def settle_below(self, tick: int | None, role: int) -> Array:
         """Rows not settled whose tick is below (None: all of them); from now on they are."""
@@ -192,6 +236,7 @@ class Subwindow:
         else:
             open_rows = self.settled & role == 0
             rows = np.flatnonzero(open_rows if tick is None else open_rows & (self.ticks < tick))
+        self._journal.append((np.concatenate([[rows.size], rows]), role))
         self.settled[rows] |= role
         return rows
 
@@ -212,15 +257,17 @@ class Subwindow:
 
     def forget(self, gone: int) -> None:
         """Let go of the oldest rows; the others are numbered from 0 again. O(gone), beside the structure's cost."""
+        self._changes += 1
         cast(Forgetting, self.structure).forget(gone)
         self.base += gone
         self.size -= gone
         self._start += gone
         if self._start >= self.size:
-            for array in (self._ticks, self._settled):
-                if array is not None:
-                    array[: self.size] = array[self._start : self._start + self.size]
+            kept = slice(self._start, self._start + self.size)  # copied: `restore` may need what was before it
+            self._ticks = None if self._ticks is None else self._ticks[kept].copy()
+            self._settled = None if self._settled is None else self._settled[kept].copy()
             self._start = 0
+        self._late = self._late[self._late >= self.base]
         self._swept = {role: max(swept - gone, 0) for role, swept in self._swept.items()}
         self._expired = max(self._expired - gone, 0)
         if self._ticks is None:
@@ -303,8 +350,28 @@ class Chain:
     def nbytes(self) -> int:
         return sum(sub.nbytes() for sub in self._subwindows)
 
-    def append(self, position: int, ticks: Array, span: Span, entries: Any, settled: Array | None) -> None:
-        """Store a batch, not an empty one, whose first tuple has this position."""
+    def save(self) -> tuple[list[Saved], bool]:
+        """What it takes to `restore` it. O(subwindows)."""
+        return [sub.save() for sub in self._subwindows], self._open
+
+    def restore(self, saved: tuple[list[Saved], bool], remade: Callable[[Subwindow], Structure]) -> None:
+        """As it was saved; `remade` makes the structure of a subwindow from its tuples."""
+        subwindows, self._open = saved
+        self._subwindows = [one.subwindow for one in subwindows]
+        for one in subwindows:
+            if one.subwindow.restore(one):
+                one.subwindow.structure = remade(one.subwindow)
+
+    def append(
+        self,
+        position: int,
+        ticks: Array,
+        span: Span,
+        entries: Any,
+        settled: Array | None,
+        late: Array | None = None,
+    ) -> None:
+        """Store a batch, not an empty one, whose first tuple has this position. late: those not in the entries."""
         if not self._open:
             like = self._subwindows[-1].structure if self._subwindows else None
             structure = self._index.structure(like, self._workers)
@@ -313,7 +380,7 @@ class Chain:
             self._open = True
         newest = self._subwindows[-1]
         assert position == newest.base + newest.size
-        newest.append(ticks, span, entries, settled)
+        newest.append(ticks, span, entries, settled, late)
         spans = self._span is not None and newest.greatest - newest.least >= self._span  # type: ignore[operator]
         full = newest.size >= (self._rows or _MOST_ROWS)
         if full or (spans and newest.size >= self._least_rows):

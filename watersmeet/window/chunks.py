@@ -28,10 +28,10 @@ _BLOCK_BITS = 10
 
 
 class Chunks:
-    def __init__(self, schema: pa.Schema, small_rows: int = SMALL_ROWS):
+    def __init__(self, schema: pa.Schema, small_rows: int = SMALL_ROWS, first: int = 0):
         self._small_rows = small_rows
         self._kinds = [ColumnKind(field.type) for field in schema]
-        self._end = 0
+        self._end = first
         self._chunks: list[pa.RecordBatch] = []
         # One place a chunk, with room for more: where it starts (and, behind the last, where that ends); where its
         # buffers lie ([columns, 4, chunks]).
@@ -39,12 +39,27 @@ class Chunks:
         self._where = np.zeros((len(self._kinds), 4, 16), np.int64)
         self._has_nulls = np.zeros(len(self._kinds), bool)
         # The chunk with the first position of each block of positions, from the block that `_first` lies in.
-        self._first = 0
+        self._first = first
         self._blocks = np.zeros(16, np.int32)
         self._block_count = 0
 
     def nbytes(self) -> int:
         return sum(chunk.nbytes for chunk in self._chunks)
+
+    def save(self) -> tuple[list[pa.RecordBatch], Array, int]:
+        """What it takes to `restore` it."""
+        return list(self._chunks), self._starts[: len(self._chunks)].copy(), self._end
+
+    def restore(self, saved: tuple[list[pa.RecordBatch], Array, int]) -> None:
+        """O(chunks): neighbours may have been joined since, and others have come in their places."""
+        chunks, starts, end = saved
+        self._chunks = []
+        self._has_nulls[:] = False
+        for chunk, start in zip(chunks, starts.tolist(), strict=True):
+            self._put(chunk, start)
+        self._end = end
+        self._starts[len(chunks)] = end
+        self._make_blocks()
 
     def append(self, batch: pa.RecordBatch) -> None:
         if not batch.num_rows:
@@ -63,22 +78,27 @@ class Chunks:
             self._chunks.pop()
             batch = _joined(newest, batch)
         at = len(self._chunks)
+        self._put(batch, start)
+        if at == before > 0:
+            self._add_blocks(at)
+        else:
+            self._make_blocks()
+
+    def _put(self, batch: pa.RecordBatch, start: int) -> None:
+        """Behind the last chunk."""
+        at = len(self._chunks)
         if at + 2 > self._starts.size:
             self._starts = np.concatenate([self._starts, np.zeros_like(self._starts)])
             self._where = np.concatenate([self._where, np.zeros_like(self._where)], axis=2)
         self._chunks.append(batch)
         self._starts[at] = start
-        self._starts[at + 1] = self._end
+        self._starts[at + 1] = start + batch.num_rows
         for c, kind in enumerate(self._kinds):
             if kind.direct:
                 where = kind.addresses(batch.column(c))
                 self._where[c, :, at] = where
                 if where[0]:
                     self._has_nulls[c] = True
-        if at == before > 0:
-            self._add_blocks(at)
-        else:
-            self._make_blocks()
 
     def _add_blocks(self, at: int) -> None:
         """Blocks that begin in the newest chunk."""
@@ -121,6 +141,20 @@ class Chunks:
         self._chunks = [self._chunks[i] for i in wanted]
         self._has_nulls[:] = self._where[:, 0, :n].any(axis=1)
         self._make_blocks()
+
+    def check_invariants(self) -> None:
+        """Chunks lie one behind the other, and every block of positions leads to the chunk it begins in."""
+        n = len(self._chunks)
+        starts = self._starts[:n]
+        stops = starts + np.array([chunk.num_rows for chunk in self._chunks], np.int64)
+        assert np.all(stops[:-1] <= starts[1:]), f"chunks overlap: {starts}, {stops}"
+        assert n == 0 or stops[-1] <= self._starts[n] == self._end, f"the end is {self._end}: {starts}, {stops}"
+        for c, kind in enumerate(self._kinds):
+            for at, chunk in enumerate(self._chunks) if kind.direct else ():
+                assert tuple(self._where[c, :, at]) == kind.addresses(chunk.column(c)), f"column {c} of chunk {at}"
+        kept = self._blocks[: self._block_count].copy()
+        self._make_blocks()
+        assert np.array_equal(kept, self._blocks), f"blocks are {kept}, not {self._blocks}"
 
     def take(self, positions: Array, columns: Sequence[int], workers: Workers) -> list[pa.Array]:
         """These columns of the tuples at these positions, at least one."""

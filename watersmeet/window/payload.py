@@ -8,6 +8,7 @@ tuples, or the tuples are there already (on Spark), nothing is copied.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,20 +22,20 @@ Array = np.ndarray
 
 
 class Payload:
-    """by_row: copy 8-byte columns."""
+    """by_row: copy 8-byte columns. first: the position of the first tuple, which begins a block."""
 
-    def __init__(self, schema: pa.Schema, workers: Workers, by_row: bool):
+    def __init__(self, schema: pa.Schema, workers: Workers, by_row: bool, first: int = 0):
         self.schema = schema
         self._workers = workers
         self._kinds = [ColumnKind(field.type) for field in schema]
         words = [c for c, kind in enumerate(self._kinds) if kind.width == 8]
         self._words = words if by_row and len(words) <= MOST_WORDS else []
         self._others = [c for c in range(len(schema)) if c not in self._words]
-        self._rows = Rows(len(self._words)) if self._words else None
+        self._rows = Rows(len(self._words), first) if self._words else None
         self._nulls: Rows | None = None  # which values of a row are null, a bit each; while there are any
         self._nulls_until = 0
-        self._chunks = Chunks(pa.schema([schema.field(c) for c in self._others]))
-        self._end = 0
+        self._chunks = Chunks(pa.schema([schema.field(c) for c in self._others]), first=first)
+        self._end = first
 
     @property
     def end(self) -> int:
@@ -43,6 +44,24 @@ class Payload:
 
     def nbytes(self) -> int:
         return self._chunks.nbytes() + sum(rows.nbytes() for rows in (self._rows, self._nulls) if rows is not None)
+
+    def save(self) -> dict[str, Any]:
+        """What it takes to `restore` it. O(slabs and chunks)."""
+        held = {name: each.save() for name, each in self._parts().items()}
+        return {"held": held, "_nulls": self._nulls, "_nulls_until": self._nulls_until, "_end": self._end}
+
+    def restore(self, saved: dict[str, Any]) -> None:
+        self._nulls, self._nulls_until, self._end = saved["_nulls"], saved["_nulls_until"], saved["_end"]
+        for name, each in self._parts().items():
+            each.restore(saved["held"][name])
+
+    def _parts(self) -> dict[str, Any]:
+        found = {"rows": self._rows, "nulls": self._nulls, "chunks": self._chunks}
+        return {name: part for name, part in found.items() if part is not None}
+
+    def check_invariants(self) -> None:
+        for part in self._parts().values():
+            part.check_invariants()
 
     def append(self, batch: pa.RecordBatch) -> None:
         n = batch.num_rows

@@ -12,12 +12,14 @@ Rows lie in slabs, as large as a huge page where the window holds several of tho
 window are few to the processor's page tables; a slab goes, or is used again, when all of its rows have expired. A table
 has the address of every block of positions, so that a row is found in one step, whatever the sizes of the slabs.
 
-Cost: append O(rows), take O(rows out), retain O(slabs).
+Rows are only written behind those that are there, so what `save` notes is enough to `restore`.
+
+Cost: append O(rows), take O(rows out), retain and save O(slabs).
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -112,6 +114,13 @@ class Rows:
         spare = sum(slab.rows for slab in self._spare)
         return (sum(slab.rows for _, slab in self._slabs) - (self._room - self._end) + spare) * self._width
 
+    def save(self) -> dict[str, Any]:
+        """What it takes to `restore` it."""
+        return dict(self.__dict__, _slabs=list(self._slabs), _spare=list(self._spare))
+
+    def restore(self, saved: dict[str, Any]) -> None:
+        self.__dict__.update(saved)
+
     def append(self, columns: Array, n: int) -> None:
         """n rows of columns that lie at these addresses."""
         done = 0
@@ -160,6 +169,17 @@ class Rows:
         gone = ((wanted[0][0] if wanted else self._end) >> _BLOCK_BITS) - self._first_block
         self._bases = self._bases[gone:].copy()
         self._first_block += gone
+
+    def check_invariants(self) -> None:
+        """Slabs lie one behind the other, and every block that has a place is in the table."""
+        stop = self.begin
+        for start, slab in self._slabs:
+            assert stop <= start and start % _BLOCK == 0, f"slabs overlap: {self._slabs}"
+            stop = start + slab.rows
+            blocks = np.arange(start, stop, _BLOCK)
+            places = slab.address + (blocks - start) * self._width
+            assert np.array_equal(self._bases[(blocks >> _BLOCK_BITS) - self._first_block], places), self._bases
+        assert self._end <= self._room and (not self._slabs or self._room in (stop, self._end)), (self._room, stop)
 
     def take(self, positions: Array, columns: list[int], workers: Workers) -> list[pa.Buffer]:
         """These of the columns at these positions."""

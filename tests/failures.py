@@ -1,0 +1,62 @@
+"""Failures made to order: an exception at the n-th line that the library runs.
+
+An exception may come anywhere (no memory, Ctrl-C), so it is raised anywhere: a trace function counts the lines that
+run in the library's own modules and raises at the one it was told.
+"""
+
+from __future__ import annotations
+
+import linecache
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+#: What takes care of failures must itself not fail here: Ctrl-C is put off while it runs.
+SHELTERED = ("undo", "uninterrupted", "restore", "_wait")
+
+
+class Injected(BaseException):
+    """Not an Exception: nothing in the library may catch it and go on."""
+
+
+def _between_blocks(frame: Any) -> bool:
+    """A `with` line runs again when its block ends, just before the block's __exit__ is called, and a `try` line does
+    nothing. Python itself looks for Ctrl-C when a function is entered or left and when a loop goes round, never there,
+    or no lock were safe."""
+    text = linecache.getline(frame.f_code.co_filename, frame.f_lineno).lstrip()
+    return text.startswith(("with ", "try:"))
+
+
+class Lines:
+    """Counts lines; raises at line `at`."""
+
+    def __init__(self, at: int | None = None):
+        self.at = at
+        self.count = 0
+        self.where: str | None = None
+        self._lock = threading.Lock()
+
+    def __call__(self, frame: Any, event: str, _: Any) -> Any:
+        name = frame.f_globals.get("__name__", "")
+        if not name.startswith("watersmeet.") or frame.f_code.co_name in SHELTERED:
+            return None
+        if event == "line" and not _between_blocks(frame):
+            with self._lock:
+                self.count += 1
+                due = self.count == self.at
+            if due:
+                self.where = f"{name}:{frame.f_lineno}"
+                raise Injected(self.where)
+        return self
+
+    def run(self, call: Callable[[], Any]) -> Any:
+        """Call it, on this thread and all those that it starts, line by line."""
+        before = sys.gettrace()
+        threading.settrace(self)
+        sys.settrace(self)
+        try:
+            return call()
+        finally:
+            sys.settrace(before)
+            threading.settrace(None)  # type: ignore[arg-type]
