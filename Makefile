@@ -2,22 +2,33 @@
 #   make test ARGS="-k band -x"      arguments for the command behind a target
 #   make PYTHON=python3.12 test      another Python (>= 3.11)
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench setup clean
+.PHONY: help demo test test-long fuzz lint bench setup clean
 
 python := .venv/bin/python
 ARGS ?=
+MINUTES ?= 10
+pytest := $(python) -m pytest -q --numprocesses auto --maxprocesses 4 --dist loadgroup
 export PYTHON
 
 help: ## this list
 	@echo "Watersmeet: joins of two streams over sliding windows. Targets:"
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: setup ## join two streams on local Spark that Spark itself will not, and check every result
 	@JAVA_HOME=$$(tools/java.sh) && export JAVA_HOME && $(python) -m watersmeet demo $(ARGS)
 
 test: setup ## run the tests
 	@$(python) -m watersmeet warm  # once, not in each of the test processes
-	@JAVA_HOME=$$(tools/java.sh) && export JAVA_HOME && $(python) -m pytest -q --numprocesses auto --maxprocesses 4 --dist loadgroup $(ARGS)
+	@JAVA_HOME=$$(tools/java.sh) && export JAVA_HOME && $(pytest) $(ARGS)
+
+test-long: setup ## many kills, many examples, bounds checks, five minutes of random joins
+	@$(python) -m watersmeet warm
+	@JAVA_HOME=$$(tools/java.sh) && export JAVA_HOME && $(pytest) -m long $(ARGS)
+	@HYPOTHESIS_PROFILE=nightly HYPOTHESIS_EXAMPLES=40 $(pytest) tests/test_contract.py tests/test_self_join.py tests/test_failures.py
+	@$(python) tests/fuzz.py --minutes 5
+
+fuzz: setup ## random joins against the brute-force answer: make fuzz MINUTES=30
+	@$(python) tests/fuzz.py --minutes $(MINUTES) $(ARGS)
 
 lint: setup ## ruff and mypy
 	@$(python) -m ruff check $(ARGS) .
