@@ -18,7 +18,7 @@ import pyarrow as pa
 from . import vector
 from .expr import Call, Expr
 from .node import Builder, Node, Rows, as_float, as_null, constant_value, make, midnight
-from .types import BINARY, BOOL, DAY, FLOAT32, FLOAT64, STRING, Type, exact
+from .types import BINARY, BOOL, DAY, FLOAT32, FLOAT64, STRING, Type, decimal, exact
 from .vector import Vector, both
 
 _INTEGERS = {
@@ -41,12 +41,12 @@ _TRUE, _FALSE = {"true", "t", "yes", "y", "1"}, {"false", "f", "no", "n", "0"}
 def target_type(name: str, expr: Expr) -> Type:
     """The type that a cast's target names."""
     text = name.lower().strip()
-    decimal = re.fullmatch(r"(?:decimal|dec|numeric)\s*(?:\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\))?", text)
+    number = re.fullmatch(r"(?:decimal|dec|numeric)\s*(?:\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\))?", text)
     if text in _INTEGERS:
         bits = _INTEGERS[text]
         return exact(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
-    if decimal:
-        precision, scale = int(decimal[1] or 10), int(decimal[2] or 0)
+    if number:
+        precision, scale = int(number[1] or 10), int(number[2] or 0)
         if not 0 < precision <= 76 or scale > precision:
             raise ValueError(
                 f"on has {expr}; a decimal's precision must lie in 1..76 and its scale below that"
@@ -131,7 +131,7 @@ def _each(node: Node, function: Callable[[Any], Any], type: Type, expr: Expr) ->
         ]
         return _built(answers, type)
 
-    return make("cast", (node,), type, expr, run, (type.kind, type.scale, type.low, type.high, type.bits))
+    return make("cast", (node,), type, expr, run)
 
 
 def _is_arrow(data: Any) -> bool:
@@ -188,7 +188,7 @@ def _bounded(node: Node, target: Type, expr: Expr, change: Callable[[np.ndarray]
                 valid = both(valid, inside)
         return data, valid
 
-    return make("cast", (node,), target, expr, run, (target.kind, target.scale, target.low, target.high))
+    return make("cast", (node,), target, expr, run)
 
 
 def _divided(data: np.ndarray, unit: int, half_up: bool) -> np.ndarray:
@@ -245,7 +245,6 @@ def _to_float(node: Node, target: Type, expr: Expr) -> Node | None:
             FLOAT32,
             expr,
             lambda rows: ((v := inner(rows))[0].astype(np.float32), v[1]),
-            (32,),
         )
     if node.type.kind == "bool":
         return _each(node, float, target, expr)
@@ -263,7 +262,6 @@ def _to_bool(node: Node, target: Type, expr: Expr) -> Node | None:
             BOOL,
             expr,
             lambda rows: (np.asarray((v := inner(rows))[0] != 0, bool), v[1]),
-            ("bool",),
         )
     if node.type.kind == "string":
         return _each(
@@ -293,9 +291,9 @@ def written(value: Any, kind: str, scale: int) -> str | None:
             return "NaN"
         return {float("inf"): "Infinity", float("-inf"): "-Infinity"}.get(value) or repr(float(value))
     if kind == "exact":
-        return f"{_decimal(value, scale):f}"
+        return f"{decimal(value, scale):f}"
     if kind == "duration":
-        return f"{_decimal(value, scale):f} seconds"
+        return f"{decimal(value, scale):f} seconds"
     try:
         if kind == "date":
             return str(datetime.date(1970, 1, 1) + datetime.timedelta(days=value))
@@ -305,11 +303,6 @@ def written(value: Any, kind: str, scale: int) -> str | None:
     fraction = f"{value % 10**scale:0{scale}d}".rstrip("0") if scale else ""
     text = moment.strftime("%H:%M:%S") if kind == "time" else moment.isoformat(" ")
     return f"{text}.{fraction}" if fraction else text
-
-
-def _decimal(count: int, scale: int) -> Decimal:
-    sign, digits = (1, str(-count)) if count < 0 else (0, str(count))
-    return Decimal((sign, tuple(map(int, digits)), -scale))
 
 
 def _to_binary(node: Node, target: Type, expr: Expr) -> Node | None:
@@ -333,7 +326,7 @@ def _to_temporal(node: Node, target: Type, expr: Expr) -> Node | None:
     zones = ("timestamp", "timestamptz")
     if kind in zones and target.kind in zones:
         type = Type(target.kind, node.type.scale, node.type.low, node.type.high)
-        return make("cast", (node,), type, expr, node.run, (target.kind,))
+        return make("cast", (node,), type, expr, node.run)
     if kind == "date" and target.kind in zones:
         return midnight(node, target.kind)
     unit = DAY * 10**node.type.scale
@@ -348,11 +341,10 @@ def _to_temporal(node: Node, target: Type, expr: Expr) -> Node | None:
             type,
             expr,
             lambda rows: (vector.shrink((v := inner(rows))[0] % unit), v[1]),
-            ("time",),
         )
     if kind == "exact" and node.type.scale == 0 and target.kind in zones:
         type = Type(target.kind, 0, node.type.low, node.type.high)
-        return make("cast", (node,), type, expr, node.run, (target.kind,))
+        return make("cast", (node,), type, expr, node.run)
     return None
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from . import vector
 from .arithmetic import numbers
 from .expr import Call
-from .node import Builder, Node, Rows, as_float, constant, constant_value, make, unify
+from .node import Builder, Node, Rows, as_float, constant, make, unify, whole_constant
 from .types import BOOL, FLOAT64, exact
 from .vector import Vector, both
 
@@ -79,9 +79,7 @@ def rounded(args: list[Node], expr: Call) -> Node:
     node = args[0]
     digits = 0
     if len(args) > 1:
-        if args[1].op != "constant" or args[1].type.kind != "exact" or args[1].type.scale:
-            raise ValueError(f"on has {expr}; the number of digits must be a whole constant")
-        digits = int(constant_value(args[1]) or 0)
+        digits = whole_constant(args[1], expr, "the number of digits")
         if abs(digits) > 30:
             raise ValueError(f"on has {expr}; the number of digits must lie between -30 and 30")
     inner = node.run
@@ -95,7 +93,7 @@ def rounded(args: list[Node], expr: Call) -> Node:
             data, valid = inner(rows)
             return np.asarray(each(data), dtype=dtype), valid
 
-        return make("round", (node,), node.type, expr, run, (digits,))
+        return make("round", (node, *args[1:]), node.type, expr, run)
     if digits >= node.type.scale:
         return node
     unit = 10 ** (node.type.scale - digits)
@@ -110,7 +108,7 @@ def rounded(args: list[Node], expr: Call) -> Node:
         return np.where(data < 0, vector.negate(size), size), valid
 
     most = (max(abs(node.type.low), abs(node.type.high)) // unit + 1) * lift
-    return make("round", (node,), exact(-most, most, max(digits, 0)), expr, run_exact, (digits,))
+    return make("round", (node, *args[1:]), exact(-most, most, max(digits, 0)), expr, run_exact)
 
 
 def _half(unit: int) -> np.ndarray:

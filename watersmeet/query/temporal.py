@@ -110,9 +110,8 @@ def date_trunc(args: list[Node], expr: Call) -> Node:
         return vector.subtract(vector.multiply(whole, vector.constant_int(step)), shift), valid
 
     longest = 366 * DAY * second
-    return make(
-        "date_trunc", (node,), Type(type.kind, type.scale, type.low - longest, type.high), expr, run, (unit,)
-    )
+    truncated = Type(type.kind, type.scale, type.low - longest, type.high)
+    return make("date_trunc", (args[0], node), truncated, expr, run)
 
 
 def to_date(args: list[Node], expr: Call) -> Node:

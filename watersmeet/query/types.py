@@ -18,7 +18,7 @@ plan is made whether int64 is enough, so that no overflow test is paid for where
 from __future__ import annotations
 
 import datetime
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 
 import pyarrow as pa
@@ -37,7 +37,7 @@ class Type:
     low: int = INT64_MIN  # bounds of the integer that stands for a value
     high: int = INT64_MAX
     bits: int = 64  # of floats
-    label: str = ""  # what to call it in messages
+    label: str = field(default="", compare=False, repr=False)  # what to call it in messages
 
     @property
     def countable(self) -> bool:
@@ -159,6 +159,12 @@ def of_constant(value: object) -> tuple[Type, object]:
         f"constant {value!r} is of type {type(value).__name__}; use None, bool, int, float, Decimal, str, "
         "bytes, date, time, datetime or timedelta"
     )
+
+
+def decimal(count: int, scale: int) -> Decimal:
+    """count * 10^-scale, of any size."""
+    sign, digits = (1, str(-count)) if count < 0 else (0, str(count))
+    return Decimal((sign, tuple(map(int, digits)), -scale))
 
 
 def _scaled(value: Decimal, scale: int) -> int:
