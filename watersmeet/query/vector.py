@@ -205,7 +205,7 @@ def times_power(a: np.ndarray, factor: int, fits: bool) -> np.ndarray:
     """a * factor for a constant factor."""
     if factor == 1:
         return a
-    if fits:
+    if fits and factor <= 2**63 - 1:  # a zero fits whatever it is multiplied by
         return a * factor
     return multiply(a, constant_int(factor))
 
