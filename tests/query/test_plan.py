@@ -197,6 +197,21 @@ ERRORS = [
     ("round(l.x, r.a) = 1", ValueError, "whole constant"),
     ("cast(l.a as array<int>) = 1", ValueError, "unknown type"),
     ("pow(l.a) = 1", ValueError, "pow"),
+    ("l.d / 3 = r.d", TypeError, r"divides decimals.*cast.l.d as double"),
+    ("l.a / 2.5 = r.a", TypeError, "divides decimals"),
+    ("l.a / cast(r.a as decimal(5,0)) = 1", TypeError, "divides decimals"),
+    ("cast(l.x as string) = r.s", TypeError, "l.x .double. to string.*before the join"),
+    ("cast(l.ts as string) = r.s", TypeError, "before the join"),
+    ("cast(l.day as string) = r.s", TypeError, "before the join"),
+    ("cast(l.s as timestamp) = r.ts", TypeError, "before the join"),
+    ("cast(l.s as float) = r.x", TypeError, "before the join"),
+    ("cast(l.d as float) = r.x", TypeError, "before the join"),
+    ("cast(l.a as varchar(3)) = r.s", ValueError, "unknown type"),
+    ("l.ts > r.s", TypeError, "literal as in timestamp.*before the join"),
+    ("l.ts > '20240101'", TypeError, "literal as in timestamp"),
+    ("l.day = date '20240101'", ValueError, "bad date literal.*date '2026-01-05'"),
+    ("trim(l.s, r.s) = 'x'", ValueError, "constant string"),
+    ("substring(l.s, cast(null as int)) = 'x'", ValueError, "whole constant"),
 ]
 
 

@@ -49,7 +49,8 @@ float_leaves = column("x", "x", "y", "f", "a", "d") | st.sampled_from(
 def _float(inner):
     pair = st.tuples(inner, inner)
     return st.one_of(
-        st.builds(lambda op, p: Call(op, p), st.sampled_from(["+", "-", "-", "*", "/"]), pair),
+        st.builds(lambda op, p: Call(op, p), st.sampled_from(["+", "-", "-", "*"]), pair),
+        st.builds(lambda p: Call("/", (Call("cast", (p[0], c("double"))), p[1])), pair),
         st.builds(lambda op, x: Call(op, (x,)), st.sampled_from(["neg", "abs"]), inner),
     )
 

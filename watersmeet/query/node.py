@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from . import vector
 from .expr import Call, Constant, Expr
-from .types import DAY, FLOAT32, FLOAT64, Type, of_constant
+from .types import DAY, FLOAT32, FLOAT64, Type, of_constant, temporal_literal
 from .vector import Vector
 
 
@@ -138,7 +138,7 @@ def make(op: str, args: Sequence[Node], type: Type, expr: Expr, run: Run) -> Nod
             valid = np.zeros(1, bool)
         if type.countable and (valid is None or valid[0]):
             value = int(data[0])
-            type = type.bounded(value, value)
+            data, type = vector.constant_int(value), type.bounded(value, value)
         return _fixed((data, valid), type, expr)
     return Node(op, args, type, expr, sides, run)
 
@@ -245,19 +245,10 @@ def as_null(node: Node, type: Type) -> Node:
 
 def _literal_as(node: Node, target: Type) -> Node | None:
     """A text constant beside a date or timestamp, read as one ('2024-01-01' as Spark would)."""
-    if (
-        node.op != "constant"
-        or node.type.kind != "string"
-        or target.kind not in ("date", "timestamp", "timestamptz", "time")
-    ):
+    if node.op != "constant" or node.type.kind != "string" or is_null_constant(node):
         return None
-    from .cast import parse_temporal
-
-    text = constant_value(node)
-    value = None if text is None else parse_temporal(text, target.kind)
-    if value is None:
-        return None
-    return constant(value, node.expr)
+    value = temporal_literal(constant_value(node), target.kind)
+    return None if value is None else constant(value, node.expr)
 
 
 def unify(nodes: Sequence[Node], expr: Expr) -> list[Node]:
@@ -306,6 +297,9 @@ def _remedy(a: Node, b: Node) -> str:
         return "write the number as an interval, e.g. interval '5' seconds"
     other = b if a.type.kind == "string" else a
     text = a if other is b else b
+    if text.type.kind == "string" and other.type.kind in ("timestamp", "timestamptz", "time", "duration"):
+        example = "interval '5' seconds" if other.type.kind == "duration" else "timestamp '2026-01-05 14:30:00'"
+        return f"write a literal as in {example}, or cast {text.expr} before the join, in a column of its own"
     return f"cast one of them, e.g. cast({text.expr} as {names.get(other.type.kind, other.type.kind)})"
 
 

@@ -42,6 +42,19 @@ def mapped(name: str, function: Callable[[Any], Any]) -> Builder:
     return build
 
 
+def _cased(fast: Callable[[Any], Any], full: Callable[[str], str]) -> Callable[[Any], Any]:
+    """A change of case; Arrow's has no letters that become two, so beyond ASCII it is Python's, as Java's."""
+
+    def change(data: Any) -> Any:
+        if isinstance(data, pa.Scalar):
+            return data if not data.is_valid else pa.scalar(full(data.as_py()), pa.large_string())
+        if pc.all(pc.string_is_ascii(data)).as_py() is not False:
+            return fast(data)
+        return pa.array([None if text is None else full(text) for text in data.to_pylist()], pa.large_string())
+
+    return change
+
+
 def _trim(name: str) -> Builder:
     trim = {"trim": pc.utf8_trim, "ltrim": pc.utf8_ltrim, "rtrim": pc.utf8_rtrim}[name]
 
@@ -211,8 +224,8 @@ def affix(name: str) -> Builder:
 
 
 TEXTS: dict[str, tuple[Builder, int, int]] = {
-    "upper": (mapped("upper", pc.utf8_upper), 1, 1),
-    "lower": (mapped("lower", pc.utf8_lower), 1, 1),
+    "upper": (mapped("upper", _cased(pc.ascii_upper, str.upper)), 1, 1),
+    "lower": (mapped("lower", _cased(pc.ascii_lower, str.lower)), 1, 1),
     "trim": (_trim("trim"), 1, 2),
     "ltrim": (_trim("ltrim"), 1, 2),
     "rtrim": (_trim("rtrim"), 1, 2),

@@ -235,6 +235,13 @@ def truncated(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return (a - remainder) // b, remainder
 
 
+def saturated(a: np.ndarray) -> np.ndarray:
+    """Whole doubles as int64: beyond its ends the end, NaN 0."""
+    inside = (a >= -(2.0**63)) & (a < 2.0**63)
+    counts = np.where(inside, a, 0).astype(np.int64)
+    return np.where(a >= 2.0**63, np.int64(2**63 - 1), np.where(a < -(2.0**63), np.int64(-(2**63)), counts))
+
+
 def to_float(a: np.ndarray, scale: int) -> np.ndarray:
     """The nearest double to a * 10^-scale."""
     if scale == 0 and a.dtype != object:
