@@ -188,11 +188,9 @@ def evaluate(expr: Expr, left: dict, right: dict) -> object:
         with np.errstate(all="ignore"):
             return a * b
     if name == "/":
-        a, b = meet(*args)
-        if isinstance(a, Fraction):
-            a, b = double(a), double(b)
+        a, b = double(args[0]), double(args[1])
         with np.errstate(all="ignore"):
-            return None if b == 0 else type(a)(np.divide(a, b))
+            return None if b == 0 else float(np.divide(a, b))
     if name in ("%", "div"):
         a, b = args
         if b == 0:
@@ -203,6 +201,8 @@ def evaluate(expr: Expr, left: dict, right: dict) -> object:
         return Moment("duration", -args[0].seconds) if isinstance(args[0], Moment) else -args[0]
     if name == "abs":
         return Moment("duration", abs(args[0].seconds)) if isinstance(args[0], Moment) else abs(args[0])
+    if name == "cast" and args[1] == "double":
+        return double(args[0])
     raise AssertionError(name)
 
 

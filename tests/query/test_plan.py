@@ -107,6 +107,34 @@ def test_bounds_stop_at_the_ends_of_int64():
         assert (planned(plan, batch, batch, False) == expected).all(), text
 
 
+UNSIGNED = [pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()]
+
+
+@pytest.mark.parametrize("one", UNSIGNED, ids=str)
+@pytest.mark.parametrize("other", [*UNSIGNED, pa.int64()], ids=str)
+def test_differences_of_unsigned_columns_are_signed(one, other):
+    def edges(arrow):
+        most = 2**arrow.bit_width - 1 if pa.types.is_unsigned_integer(arrow) else data.TOP
+        return pa.record_batch({"a": pa.array([0, 1, 2, most - 2, most - 1, most, None], arrow)})
+
+    left, right = edges(one), edges(other)
+    for text in [
+        "l.a - r.a < 2",
+        "r.a - l.a < 2",
+        "abs(l.a - r.a) <= 1",
+        "l.a + r.a >= 255",
+        "l.a = r.a - 1",
+        "l.a + 2 = r.a + 1",
+        "l.a <> r.a",
+        "2 * l.a > 3 * r.a",
+        "l.a <=> r.a - 1",
+    ]:
+        plan = compile_plan(text, left.schema, right.schema)
+        expected = truth_table(parse(text), left, right)
+        for by_left in (True, False):
+            assert (planned(plan, left, right, by_left) == expected).all(), text
+
+
 def test_a_null_key_or_a_failed_filter_is_not_live():
     left = pa.record_batch({"a": pa.array([1, None, 3, 4])})
     plan = compile_plan("l.a <= r.a and l.a < 4", left.schema, left.schema)
@@ -169,6 +197,21 @@ ERRORS = [
     ("round(l.x, r.a) = 1", ValueError, "whole constant"),
     ("cast(l.a as array<int>) = 1", ValueError, "unknown type"),
     ("pow(l.a) = 1", ValueError, "pow"),
+    ("l.d / 3 = r.d", TypeError, r"divides decimals.*cast.l.d as double"),
+    ("l.a / 2.5 = r.a", TypeError, "divides decimals"),
+    ("l.a / cast(r.a as decimal(5,0)) = 1", TypeError, "divides decimals"),
+    ("cast(l.x as string) = r.s", TypeError, "l.x .double. to string.*before the join"),
+    ("cast(l.ts as string) = r.s", TypeError, "before the join"),
+    ("cast(l.day as string) = r.s", TypeError, "before the join"),
+    ("cast(l.s as timestamp) = r.ts", TypeError, "before the join"),
+    ("cast(l.s as float) = r.x", TypeError, "before the join"),
+    ("cast(l.d as float) = r.x", TypeError, "before the join"),
+    ("cast(l.a as varchar(3)) = r.s", ValueError, "unknown type"),
+    ("l.ts > r.s", TypeError, "literal as in timestamp.*before the join"),
+    ("l.ts > '20240101'", TypeError, "literal as in timestamp"),
+    ("l.day = date '20240101'", ValueError, "bad date literal.*date '2026-01-05'"),
+    ("trim(l.s, r.s) = 'x'", ValueError, "constant string"),
+    ("substring(l.s, cast(null as int)) = 'x'", ValueError, "whole constant"),
 ]
 
 

@@ -136,8 +136,23 @@ def product(a: Node, b: Node, expr: Expr) -> Node:
 
 
 def division(args: list[Node], expr: Call) -> Node:
+    """A double, also of two float32."""
     numbers(args, expr)
-    return _float_operation("/", np.divide, args[0], args[1], expr, guard=True)
+    a, b = args
+    if "float" not in (a.type.kind, b.type.kind) and (_is_decimal(a) or _is_decimal(b)):
+        raise TypeError(
+            f"on divides decimals in {expr}, whose quotient Spark rounds by the precision they were declared with; "
+            f"divide doubles, as in cast({a.expr} as double) / {b.expr}, or multiply the other side instead"
+        )
+    a, b = (node if node.type.kind == "null" else as_float(node) for node in args)
+    return _float_operation("/", np.divide, a, b, expr, guard=True)
+
+
+def _is_decimal(node: Node) -> bool:
+    """Whether an exact node is a decimal to Spark, rather than an integer."""
+    if node.type.scale or node.type.label.startswith("decimal"):
+        return True
+    return node.op not in ("cast", "div") and any(_is_decimal(arg) for arg in node.args if arg.type.kind == "exact")
 
 
 def _quotient(name: str) -> Builder:

@@ -1,4 +1,7 @@
-"""Casts. A value that the target cannot hold becomes null, as in Spark's try_cast; nothing raises on data.
+"""Casts, as Spark's try_cast: a value that the target cannot hold is null, and nothing raises on data.
+
+What Spark makes of a value must not depend on its version, its settings or the Java under it. Casts of which
+that is not true (a double or a moment to text, text to a moment) are refused: they belong before the join.
 
 Zones: a timestamp without one cast to one with (SQL's `timestamp`) is read as UTC, and the other way round
 gives UTC's wall clock. A cast of text goes value by value through Python; numbers and times stay in arrays.
@@ -9,7 +12,7 @@ from __future__ import annotations
 import datetime
 import re
 from collections.abc import Callable
-from decimal import ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
+from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import Any
 
 import numpy as np
@@ -18,7 +21,7 @@ import pyarrow as pa
 from . import vector
 from .expr import Call, Expr
 from .node import Builder, Node, Rows, as_float, as_null, constant_value, make, midnight
-from .types import BINARY, BOOL, DAY, FLOAT32, FLOAT64, STRING, Type, exact
+from .types import BINARY, BOOL, DAY, FLOAT32, FLOAT64, STRING, Type, decimal, exact
 from .vector import Vector, both
 
 _INTEGERS = {
@@ -35,80 +38,87 @@ _NAMES = (
     "tinyint, smallint, int, bigint, decimal(p,s), float, double, boolean, string, binary, date, time, "
     "timestamp, timestamp_ntz"
 )
-_TRUE, _FALSE = {"true", "t", "yes", "y", "1"}, {"false", "f", "no", "n", "0"}
 
 
 def target_type(name: str, expr: Expr) -> Type:
     """The type that a cast's target names."""
     text = name.lower().strip()
-    decimal = re.fullmatch(r"(?:decimal|dec|numeric)\s*(?:\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\))?", text)
+    number = re.fullmatch(r"(?:decimal|dec|numeric)\s*(?:\(\s*(\d{1,9})\s*(?:,\s*(\d{1,9})\s*)?\))?", text)
     if text in _INTEGERS:
         bits = _INTEGERS[text]
         return exact(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
-    if decimal:
-        precision, scale = int(decimal[1] or 10), int(decimal[2] or 0)
+    if number:
+        precision, scale = int(number[1] or 10), int(number[2] or 0)
         if not 0 < precision <= 76 or scale > precision:
             raise ValueError(
-                f"on has {expr}; a decimal's precision must lie in 1..76 and its scale below that"
+                f"on has {expr}; a decimal's precision must lie in 1..76 and its scale not above that"
             )
-        return exact(-(10**precision) + 1, 10**precision - 1, scale)
+        return Type("exact", scale, -(10**precision) + 1, 10**precision - 1, label=f"decimal({precision},{scale})")
     simple = {
         "float": FLOAT32, "real": FLOAT32, "double": FLOAT64, "boolean": BOOL, "string": STRING,
-        "text": STRING, "binary": BINARY, "date": Type("date", 0, -(2**31), 2**31 - 1),
+        "binary": BINARY, "date": Type("date", 0, -(2**31), 2**31 - 1),
         "time": Type("time", 6), "timestamp": Type("timestamptz", 6), "timestamp_ltz": Type("timestamptz", 6),
         "timestamp_ntz": Type("timestamp", 6),
     }  # fmt: skip
     if text in simple:
         return simple[text]
-    if re.fullmatch(r"(var)?char\s*(\(\d+\))?", text):
-        return STRING
     raise ValueError(f"on casts to an unknown type {name!r} in {expr}; use one of {_NAMES}")
 
 
-def parse_temporal(text: str, kind: str) -> Any:
-    """A date, time or datetime of that kind in ISO 8601, or None."""
-    text = text.strip()
-    try:
-        if kind == "date":
-            return datetime.date.fromisoformat(text[:10]) if len(text) <= 10 else _moment(text).date()
-        if kind == "time":
-            value = datetime.time.fromisoformat(text)
-            return value if value.tzinfo is None else None
-        moment = _moment(text)
-        if kind == "timestamptz":
-            return moment if moment.tzinfo is not None else moment.replace(tzinfo=datetime.UTC)
-        return moment if moment.tzinfo is None else moment.astimezone(datetime.UTC).replace(tzinfo=None)
-    except (ValueError, OverflowError):
+# --- text -----------------------------------------------------------------------------------------
+
+_SPACE = "".join(map(chr, [*range(0x21), 0x7F]))  # what Spark's casts strip
+_WHOLE = re.compile(r"[+-]?[0-9]+")
+_DECIMAL = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,9})?")
+_DOUBLE = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[fFdD]?")
+_HEX_DOUBLE = re.compile(r"([+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?[0-9]+)[fFdD]?")
+_NOT_FINITE = re.compile(r"([+-]?inf(?:inity)?|nan)", re.IGNORECASE)
+_DATE = re.compile(r"([+-]?[0-9]{4,7})(?:-([0-9]{1,2})(?:-([0-9]{1,2})(?:[ T].*)?)?)?", re.DOTALL)
+_TRUE, _FALSE = {"true", "t", "yes", "y", "1"}, {"false", "f", "no", "n", "0"}
+
+
+def _whole(text: str) -> int | None:
+    text = text.strip(_SPACE)
+    return int(text) if _WHOLE.fullmatch(text) and len(text) < 100 else None
+
+
+def _decimal(text: str) -> Decimal | None:
+    text = text.strip(_SPACE[:-1])
+    return Decimal(text) if _DECIMAL.fullmatch(text) else None
+
+
+def _double(text: str) -> float | None:
+    text = text.strip(_SPACE[:-1])
+    if found := _DOUBLE.fullmatch(text):
+        return float(found[1])
+    if found := _HEX_DOUBLE.fullmatch(text):
+        try:
+            return float.fromhex(found[1])
+        except OverflowError:
+            return float("-inf" if text.startswith("-") else "inf")
+    return float(text) if _NOT_FINITE.fullmatch(text) or text in ("+NaN", "-NaN") else None
+
+
+def _boolean(text: str) -> bool | None:
+    text = text.strip(_SPACE).lower()
+    return True if text in _TRUE else False if text in _FALSE else None
+
+
+def _day(text: str) -> int | None:
+    """Days since the epoch of `[+-]y{4,7}[-m[-d[( |T)...]]]`."""
+    found = _DATE.fullmatch(text.strip(_SPACE))
+    if found is None:
         return None
-
-
-def _moment(text: str) -> datetime.datetime:
-    return datetime.datetime.fromisoformat(text)
-
-
-def _parse_number(text: str) -> Decimal | None:
+    cycles, year = divmod(int(found[1]), 400)  # of the calendar, which repeats; Python's dates end with 9999
     try:
-        value = Decimal(text.strip())
-    except InvalidOperation:
-        return None
-    return value if value.is_finite() and abs(value.adjusted()) < 400 else None
-
-
-def _parse_double(text: str) -> float | None:
-    try:
-        return None if "_" in text else float(text.strip())
+        day = datetime.date(year + 400, int(found[2] or 1), int(found[3] or 1))
     except ValueError:
         return None
+    days = (cycles - 1) * 146_097 + day.toordinal() - datetime.date(1970, 1, 1).toordinal()
+    return days if abs(days) < 2**31 else None
 
 
-def _truncated(value: Decimal) -> int:
-    return int(value)
-
-
-def _half_up(value: Decimal, scale: int) -> int:
-    with localcontext() as context:
-        context.prec = 1000
-        return int(value.scaleb(scale).to_integral_value(ROUND_HALF_UP))
+# --- how a cast runs ------------------------------------------------------------------------------
 
 
 def _each(node: Node, function: Callable[[Any], Any], type: Type, expr: Expr) -> Node:
@@ -131,7 +141,7 @@ def _each(node: Node, function: Callable[[Any], Any], type: Type, expr: Expr) ->
         ]
         return _built(answers, type)
 
-    return make("cast", (node,), type, expr, run, (type.kind, type.scale, type.low, type.high, type.bits))
+    return make("cast", (node,), type, expr, run)
 
 
 def _is_arrow(data: Any) -> bool:
@@ -164,31 +174,27 @@ def cast_to(node: Node, name: str, expr: Expr) -> Node:
     build = _TO[target.kind]
     answer = build(node, target, expr)
     if answer is None:
-        raise TypeError(f"on cannot cast {node.expr} ({node.type}) to {name} in {expr}; compare it as it is")
+        raise TypeError(
+            f"on cannot cast {node.expr} ({node.type}) to {name} in {expr}; compare it as it is, or cast it before the "
+            f"join, in a column of its own"
+        )
     return answer
 
 
 def _bounded(node: Node, target: Type, expr: Expr, change: Callable[[np.ndarray], np.ndarray]) -> Node:
     """Counts changed by `change`; null where the target cannot hold the outcome."""
     inner = node.run
-    safe = (
-        node.type.countable
-        and target.low <= node.type.low
-        and node.type.high <= target.high
-        and target.scale == 0
-    )
 
     def run(rows: Rows) -> Vector:
         data, valid = inner(rows)
         data = vector.shrink(change(data))
-        if not safe:
-            inside = np.asarray((data >= target.low) & (data <= target.high), bool)
-            if not inside.all():
-                data = vector.shrink(np.where(inside, data, 0))
-                valid = both(valid, inside)
+        inside = np.asarray((data >= target.low) & (data <= target.high), bool)
+        if not inside.all():
+            data = vector.shrink(np.where(inside, data, 0))
+            valid = both(valid, inside)
         return data, valid
 
-    return make("cast", (node,), target, expr, run, (target.kind, target.scale, target.low, target.high))
+    return make("cast", (node,), target, expr, run)
 
 
 def _divided(data: np.ndarray, unit: int, half_up: bool) -> np.ndarray:
@@ -199,57 +205,68 @@ def _divided(data: np.ndarray, unit: int, half_up: bool) -> np.ndarray:
     return np.where(data < 0, vector.negate(size), size)
 
 
+# --- by target ------------------------------------------------------------------------------------
+
+
 def _to_exact(node: Node, target: Type, expr: Expr) -> Node | None:
     kind, digits = node.type.kind, target.scale
-    whole = target.scale == 0 and target.high + 1 == 2 ** (
-        target.high.bit_length()
-    )  # an integer type, not a decimal
+    whole = not target.label  # an integer type, not a decimal
     if kind == "exact":
         drop = node.type.scale - digits
         if drop > 0:
             return _bounded(node, target, expr, lambda data: _divided(data, 10**drop, not whole))
         return _bounded(node, target, expr, lambda data: vector.times_power(data, 10**-drop, False))
     if kind == "bool":
-        return _bounded(node, target, expr, lambda data: data.astype(np.int64) * 10**digits)
+        unit = 10**digits
+        return _bounded(node, target, expr, lambda data: vector.times_power(data.astype(np.int64), unit, False))
     if kind in ("timestamp", "timestamptz") and whole:
         return _bounded(node, target, expr, lambda data: vector.floor_divide(data, 10**node.type.scale))
     if kind == "string":
-        return _each(node, lambda text: _counted(_parse_number(text), target, whole), target, expr)
+        return _each(node, lambda text: _counted(_whole(text) if whole else _decimal(text), target), target, expr)
     if kind == "float":
-
-        def convert(value: float) -> int | None:
-            if value != value or value in (float("inf"), float("-inf")):
-                return None
-            return _counted(Decimal(int(value)) if whole else Decimal(repr(value)), target, whole)
-
-        return _each(node, convert, target, expr)
+        if whole:
+            return _float_to_integer(node, target, expr)
+        return _each(node, lambda value: _counted(Decimal(repr(value)), target), target, expr)
     return None
 
 
-def _counted(value: Decimal | None, target: Type, whole: bool) -> int | None:
-    if value is None:
-        return None
-    count = _truncated(value) if whole else _half_up(value, target.scale)
-    return count if target.low <= count <= target.high else None
+def _counted(value: Decimal | int | None, target: Type) -> int | None:
+    """A number as a count of the target's units, rounded half up; None where there is none or it does not fit."""
+    if isinstance(value, Decimal):
+        if not value.is_finite() or value.adjusted() > 80:
+            return None
+        context = Context(prec=len(value.as_tuple().digits) + 200, rounding=ROUND_HALF_UP)  # rounds once, at the end
+        tiny = value.adjusted() < -80
+        value = 0 if tiny else int(context.scaleb(value, target.scale).to_integral_value(context=context))
+    return value if value is not None and target.low <= value <= target.high else None
+
+
+def _float_to_integer(node: Node, target: Type, expr: Expr) -> Node:
+    """Cut off towards zero. Spark tests the bounds as doubles: 2^63 passes, and becomes the greatest bigint."""
+    inner = node.run
+    low, high = float(target.low), float(target.high)
+
+    def run(rows: Rows) -> Vector:
+        data, valid = inner(rows)
+        cut = np.trunc(data.astype(np.float64))
+        return vector.saturated(cut), both(valid, (cut >= low) & (cut <= high))
+
+    return make("cast", (node,), target, expr, run)
 
 
 def _to_float(node: Node, target: Type, expr: Expr) -> Node | None:
-    if node.type.kind in ("exact", "float"):
-        wide = as_float(node, 64)
-        if target.bits == 64:
-            return wide
-        inner = wide.run
-        return make(
-            "cast",
-            (node,),
-            FLOAT32,
-            expr,
-            lambda rows: ((v := inner(rows))[0].astype(np.float32), v[1]),
-            (32,),
-        )
-    if node.type.kind == "bool":
-        return _each(node, float, target, expr)
-    return _each(node, _parse_double, target, expr) if node.type.kind == "string" else None
+    kind = node.type.kind
+    if kind == "float":
+        return as_float(node, target.bits)
+    dtype = np.float64 if target.bits == 64 else np.float32
+    if kind == "bool" or kind == "exact" and node.type.fits and node.type.scale == 0:
+        inner = node.run
+        return make("cast", (node,), target, expr, lambda rows: ((v := inner(rows))[0].astype(dtype), v[1]))
+    if target.bits == 32:
+        return None  # decimals and texts would be rounded twice
+    if kind == "exact":
+        return as_float(node)
+    return _each(node, _double, target, expr) if kind == "string" else None
 
 
 def _to_bool(node: Node, target: Type, expr: Expr) -> Node | None:
@@ -258,58 +275,20 @@ def _to_bool(node: Node, target: Type, expr: Expr) -> Node | None:
     if node.type.kind in ("exact", "float"):
         inner = node.run
         return make(
-            "cast",
-            (node,),
-            BOOL,
-            expr,
-            lambda rows: (np.asarray((v := inner(rows))[0] != 0, bool), v[1]),
-            ("bool",),
+            "cast", (node,), BOOL, expr, lambda rows: (np.asarray((v := inner(rows))[0] != 0, bool), v[1])
         )
-    if node.type.kind == "string":
-        return _each(
-            node,
-            lambda t: True if t.strip().lower() in _TRUE else False if t.strip().lower() in _FALSE else None,
-            BOOL,
-            expr,
-        )
-    return None
+    return _each(node, _boolean, BOOL, expr) if node.type.kind == "string" else None
 
 
 def _to_string(node: Node, target: Type, expr: Expr) -> Node | None:
     kind, scale = node.type.kind, node.type.scale
     if kind == "string":
         return node
-    if kind == "binary":
-        return _each(node, lambda value: value.decode("utf-8", "replace"), STRING, expr)
-    return _each(node, lambda value: written(value, kind, scale), STRING, expr)
-
-
-def written(value: Any, kind: str, scale: int) -> str | None:
-    """A value of a kind's representation as text."""
     if kind == "bool":
-        return "true" if value else "false"
-    if kind == "float":
-        if value != value:
-            return "NaN"
-        return {float("inf"): "Infinity", float("-inf"): "-Infinity"}.get(value) or repr(float(value))
-    if kind == "exact":
-        return f"{_decimal(value, scale):f}"
-    if kind == "duration":
-        return f"{_decimal(value, scale):f} seconds"
-    try:
-        if kind == "date":
-            return str(datetime.date(1970, 1, 1) + datetime.timedelta(days=value))
-        moment = datetime.datetime(1970, 1, 1) + datetime.timedelta(seconds=value // 10**scale)
-    except OverflowError:
-        return None
-    fraction = f"{value % 10**scale:0{scale}d}".rstrip("0") if scale else ""
-    text = moment.strftime("%H:%M:%S") if kind == "time" else moment.isoformat(" ")
-    return f"{text}.{fraction}" if fraction else text
-
-
-def _decimal(count: int, scale: int) -> Decimal:
-    sign, digits = (1, str(-count)) if count < 0 else (0, str(count))
-    return Decimal((sign, tuple(map(int, digits)), -scale))
+        return _each(node, lambda value: "true" if value else "false", STRING, expr)
+    if kind == "exact" and scale <= 6:  # beyond that, Spark may write an exponent or not
+        return _each(node, lambda count: f"{decimal(count, scale):f}", STRING, expr)
+    return None
 
 
 def _to_binary(node: Node, target: Type, expr: Expr) -> Node | None:
@@ -322,37 +301,26 @@ def _to_temporal(node: Node, target: Type, expr: Expr) -> Node | None:
     kind = node.type.kind
     if kind == target.kind:
         return node
-    if kind == "string":
-        from .types import of_constant
-
-        def convert(text: str) -> Any:
-            value = parse_temporal(text, target.kind)
-            return None if value is None else of_constant(value)[1]
-
-        return _each(node, convert, target, expr)
+    if kind == "string" and target.kind == "date":
+        return _each(node, _day, target, expr)
     zones = ("timestamp", "timestamptz")
     if kind in zones and target.kind in zones:
         type = Type(target.kind, node.type.scale, node.type.low, node.type.high)
-        return make("cast", (node,), type, expr, node.run, (target.kind,))
+        return make("cast", (node,), type, expr, node.run)
     if kind == "date" and target.kind in zones:
         return midnight(node, target.kind)
     unit = DAY * 10**node.type.scale
     if kind in zones and target.kind == "date":
-        return _bounded(node, target, expr, lambda data: vector.floor_divide(data, unit))
+        # Every moment has its day, also one that Spark has no number for.
+        days = Type("date", 0, node.type.low // unit, node.type.high // unit)
+        return _bounded(node, days, expr, lambda data: vector.floor_divide(data, unit))
     if kind in zones and target.kind == "time":
         type = Type("time", node.type.scale, 0, unit)
         inner = node.run
-        return make(
-            "cast",
-            (node,),
-            type,
-            expr,
-            lambda rows: (vector.shrink((v := inner(rows))[0] % unit), v[1]),
-            ("time",),
-        )
+        return make("cast", (node,), type, expr, lambda rows: (vector.shrink((v := inner(rows))[0] % unit), v[1]))
     if kind == "exact" and node.type.scale == 0 and target.kind in zones:
         type = Type(target.kind, 0, node.type.low, node.type.high)
-        return make("cast", (node,), type, expr, node.run, (target.kind,))
+        return make("cast", (node,), type, expr, node.run)
     return None
 
 

@@ -8,6 +8,8 @@ from datetime import timedelta
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
+
 #: Nanoseconds of each unit that Arrow times have.
 UNIT_NS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 
@@ -47,19 +49,23 @@ class Duration:
 
 def duration(value: Any, parameter: str) -> Duration:
     """Read a non-negative length of time; `parameter` is named in errors."""
-    length = _read(value, parameter)
+    length = read(value, parameter)
     if length.amount < 0:
         raise ValueError(f"{parameter} must not be negative, got {value!r}")
     return length
 
 
-def _read(value: Any, parameter: str) -> Duration:
+def read(value: Any, parameter: str) -> Duration:
+    """Read a length of time of either sign."""
     if isinstance(value, Duration):
         return value
     if isinstance(value, timedelta):
-        return Duration((value.days * 86400 + value.seconds) * 10**9 + value.microseconds * 1000)
-    if isinstance(value, int) and not isinstance(value, bool):
-        return Duration(value, unitless=True)
+        nanos = getattr(value, "nanoseconds", 0)  # pandas' Timedelta
+        return Duration((value.days * 86400 + value.seconds) * 10**9 + value.microseconds * 1000 + nanos)
+    if isinstance(value, np.timedelta64):
+        return Duration(nanoseconds(value, parameter))
+    if isinstance(value, int | np.integer) and not isinstance(value, bool):
+        return Duration(int(value), unitless=True)
     if isinstance(value, str):
         total = Fraction(0)
         at = 0
@@ -77,6 +83,27 @@ def _read(value: Any, parameter: str) -> Duration:
             f"{parameter} is not a length of time: {value!r}; write for instance '10 seconds', '5 min' or '250 ms'"
         )
     raise TypeError(
-        f"{parameter} must be text such as '10 seconds', a timedelta, or a whole number for integer time columns, "
-        f"got {value!r}"
+        f"{parameter} must be text such as '10 seconds', a timedelta (Python's, NumPy's or pandas'), or a whole number "
+        f"for integer time columns, got {value!r}"
     )
+
+
+_NUMPY = {"W": "w", "D": "d", "h": "h", "m": "min", "s": "s", "ms": "ms", "us": "us", "ns": "ns"}
+
+
+def nanoseconds(value: np.timedelta64 | np.datetime64, parameter: str) -> int:
+    """A NumPy length of time, or the time since 1970, in nanoseconds; what is finer is cut off (downwards)."""
+    if np.isnat(value):
+        raise ValueError(f"{parameter} must be a time, got NaT; leave it out, or give a time")
+    unit, step = np.datetime_data(value.dtype)
+    if unit in ("Y", "M") and isinstance(value, np.datetime64):
+        days = value.astype("datetime64[D]")
+        if days.astype(value.dtype) != value:  # wrapped round
+            raise ValueError(f"{parameter} must be a time within int64, got {value!r}; use an earlier one")
+        value, unit, step = days, "D", 1
+    count = int(value.view(np.int64)) * step
+    if unit in ("ps", "fs", "as"):
+        return count // 1000 ** (1 + ("ps", "fs", "as").index(unit))
+    if unit not in _NUMPY:
+        raise ValueError(f"{parameter} must be in weeks or a finer unit, got {value!r}; use for instance 's' or 'ms'")
+    return count * _NS[_NUMPY[unit]]

@@ -14,7 +14,7 @@ import pyarrow as pa
 from . import node as nodes
 from .arithmetic import ARITHMETIC
 from .cast import CASTS
-from .expr import Call, Column, Constant, Expr
+from .expr import Call, Column, Constant, Expr, check_depth
 from .functions import NUMBERS
 from .logic import LOGIC
 from .node import Node
@@ -35,6 +35,11 @@ def supported() -> list[str]:
 
 def bind(expr: Expr, left: pa.Schema, right: pa.Schema) -> Node:
     """The typed tree of `expr` over columns of the two schemas."""
+    check_depth(expr)
+    return _bind(expr, left, right)
+
+
+def _bind(expr: Expr, left: pa.Schema, right: pa.Schema) -> Node:
     if isinstance(expr, Constant):
         return nodes.constant(expr.value, expr)
     if isinstance(expr, Column):
@@ -49,7 +54,7 @@ def bind(expr: Expr, left: pa.Schema, right: pa.Schema) -> Node:
             f"on calls an unknown function {expr.name} in {expr}; {hint}supported: {', '.join(supported())}"
         )
     build, least, most = function
-    args = [bind(arg, left, right) for arg in expr.args]
+    args = [_bind(arg, left, right) for arg in expr.args]
     if not least <= len(args) <= most:
         wanted = str(least) if least == most else f"{least} to {most}" if most < 100 else f"at least {least}"
         raise ValueError(f"on calls {expr.name} with {len(args)} arguments in {expr}; it takes {wanted}")

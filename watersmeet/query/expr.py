@@ -71,6 +71,22 @@ def walk(expr: Expr):
             yield from walk(arg)
 
 
+DEPTH = 100
+
+
+def check_depth(expr: Expr) -> None:
+    """Refuse what is nested so deeply that walking it, which is done by recursion, could end in Python's limit."""
+    level, here = 0, [expr]
+    while here:
+        level += 1
+        if level > DEPTH:
+            raise ValueError(
+                f"on is nested more than {DEPTH} levels deep (each of a chain of operators is a level, but not of "
+                f"and, or, in); compute a part of it before the join, in a column of its own"
+            )
+        here = [arg for each in here if isinstance(each, Call) for arg in each.args]
+
+
 def _literal(value: object) -> str:
     if value is None:
         return "null"
@@ -111,12 +127,17 @@ def _inside(expr: Expr, least: int) -> str:
     return str(expr) if _binding(expr) >= least else f"({expr})"
 
 
+_ARGUMENTS = {"not": 1, "neg": 1, "between": 3, "is_null": 1, "is_true": 1, "is_false": 1, "cast": 2}
+
+
 def _call(call: Call) -> str:
     name, args = call.name, call.args
     binding = _BINDING.get(name, _TIGHTEST)
+    if len(args) != _ARGUMENTS.get(name, len(args)) or not args:  # not a predicate; but an error must show it
+        return f"{name}({', '.join(map(str, args))})"
     if name == "not":
         inner = args[0]
-        if isinstance(inner, Call) and inner.name in ("is_null", "is_true", "is_false"):
+        if isinstance(inner, Call) and inner.name in ("is_null", "is_true", "is_false") and len(inner.args) == 1:
             return f"{_inside(inner.args[0], binding + 2)} is not {inner.name[3:]}"
         return f"not {_inside(inner, _TIGHTEST)}"
     if name == "neg":
@@ -131,8 +152,7 @@ def _call(call: Call) -> str:
         return f"{_inside(args[0], binding + 1)} in ({', '.join(map(str, args[1:]))})"
     if name in ("is_null", "is_true", "is_false"):
         return f"{_inside(args[0], binding + 1)} is {name[3:]}"
-    if name == "cast":
-        assert isinstance(args[1], Constant)
+    if name == "cast" and isinstance(args[1], Constant):
         return f"cast({args[0]} as {args[1].value})"
     if name == "case":
         parts = [f"when {when} then {then}" for when, then in zip(args[:-1:2], args[1::2], strict=False)]

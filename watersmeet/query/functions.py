@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from decimal import ROUND_HALF_UP, Decimal
+from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import Any
 
 import numpy as np
@@ -12,8 +12,8 @@ import numpy as np
 from . import vector
 from .arithmetic import numbers
 from .expr import Call
-from .node import Builder, Node, Rows, as_float, constant, constant_value, make, unify
-from .types import BOOL, FLOAT64, exact
+from .node import Builder, Node, Rows, as_float, constant, make, unify, whole_constant
+from .types import BOOL, FLOAT64, INT64_MAX, INT64_MIN, exact
 from .vector import Vector, both
 
 _ONE = constant(1.0)
@@ -40,7 +40,7 @@ def real(name: str, function: Any, domain: Callable[[np.ndarray], np.ndarray] | 
 
 
 def whole(name: str) -> Builder:
-    """floor and ceil: a double stays a double, a decimal becomes an integer."""
+    """floor and ceil, which give an integer: of a double the nearest bigint, and 0 for NaN, as in Java."""
 
     def build(args: list[Node], expr: Call) -> Node:
         numbers(args, expr)
@@ -52,7 +52,12 @@ def whole(name: str) -> Builder:
             return node
         if node.type.kind == "float":
             function = np.floor if name == "floor" else np.ceil
-            return make(name, (node,), node.type, expr, lambda rows: (function((v := inner(rows))[0]), v[1]))
+
+            def run_float(rows: Rows) -> Vector:
+                data, valid = inner(rows)
+                return vector.saturated(function(data.astype(np.float64))), valid
+
+            return make(name, (node,), exact(INT64_MIN, INT64_MAX), expr, run_float)
         unit = 10**node.type.scale
         low, high = node.type.low // unit, -(-node.type.high // unit)
 
@@ -67,10 +72,19 @@ def whole(name: str) -> Builder:
     return build
 
 
+_EXACTLY = Context(prec=400, rounding=ROUND_HALF_UP)  # holds every double to 30 places
+
+
 def _round_double(value: float, digits: int) -> float:
-    if not math.isfinite(value) or abs(value) >= 2.0**53:
+    if not math.isfinite(value):
         return value
-    return float(Decimal(repr(value)).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP))
+    return float(Decimal(repr(value)).quantize(Decimal(1).scaleb(-digits), context=_EXACTLY))
+
+
+def _power(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Java's: no power of 1 with an exponent that is infinite or NaN; -infinity's is no square root."""
+    powers = np.where(np.isfinite(b) | (np.abs(a) != 1), np.power(a, b), np.nan)
+    return np.where((a == -np.inf) & (b == 0.5), np.inf, powers)
 
 
 def rounded(args: list[Node], expr: Call) -> Node:
@@ -79,9 +93,7 @@ def rounded(args: list[Node], expr: Call) -> Node:
     node = args[0]
     digits = 0
     if len(args) > 1:
-        if args[1].op != "constant" or args[1].type.kind != "exact" or args[1].type.scale:
-            raise ValueError(f"on has {expr}; the number of digits must be a whole constant")
-        digits = int(constant_value(args[1]) or 0)
+        digits = whole_constant(args[1], expr, "the number of digits")
         if abs(digits) > 30:
             raise ValueError(f"on has {expr}; the number of digits must lie between -30 and 30")
     inner = node.run
@@ -95,7 +107,7 @@ def rounded(args: list[Node], expr: Call) -> Node:
             data, valid = inner(rows)
             return np.asarray(each(data), dtype=dtype), valid
 
-        return make("round", (node,), node.type, expr, run, (digits,))
+        return make("round", (node, *args[1:]), node.type, expr, run)
     if digits >= node.type.scale:
         return node
     unit = 10 ** (node.type.scale - digits)
@@ -110,7 +122,7 @@ def rounded(args: list[Node], expr: Call) -> Node:
         return np.where(data < 0, vector.negate(size), size), valid
 
     most = (max(abs(node.type.low), abs(node.type.high)) // unit + 1) * lift
-    return make("round", (node,), exact(-most, most, max(digits, 0)), expr, run_exact, (digits,))
+    return make("round", (node, *args[1:]), exact(-most, most, max(digits, 0)), expr, run_exact)
 
 
 def _half(unit: int) -> np.ndarray:
@@ -154,6 +166,6 @@ NUMBERS: dict[str, tuple[Builder, int, int]] = {
     "sqrt": (real("sqrt", np.sqrt), 1, 1),
     "exp": (real("exp", np.exp), 1, 1),
     "ln": (real("ln", np.log, lambda x: ~(x <= 0)), 1, 1),
-    "pow": (real("pow", np.power), 2, 2),
+    "pow": (real("pow", _power), 2, 2),
     "isnan": (is_nan, 1, 1),
 }

@@ -177,11 +177,12 @@ def count_bound(node: Node, divisor: int, offset: int, sign: str, exact: bool) -
         and node.type.high + shift <= INT64_MAX
     )
     amount = vector.constant_int(shift)
+    modulo = (shift - INT64_MIN) % 2**64 + INT64_MIN  # the shift itself may not fit, as the sum does
 
     def run(rows: Rows) -> Keyed:
         data, valid = inner(rows)
         if fits:
-            return (data if simple else data + shift), valid
+            return (data if simple else data + modulo), valid
         if divisor != 1:
             data = (
                 vector.negate(vector.floor_divide(vector.negate(data), divisor))

@@ -9,7 +9,7 @@ from math import gcd
 from .arithmetic import minus, product, total
 from .expr import Constant
 from .node import Node, constant, constant_value, is_null_constant
-from .types import exact
+from .types import decimal
 
 
 @dataclass
@@ -92,18 +92,8 @@ def _shifted(node: Node | None, amount: Fraction) -> Node:
     scale = 0
     while (amount * 10**scale).denominator != 1:
         scale += 1
-    count = constant(int(amount * 10**scale))
-    shift = _at_scale(count, scale)
+    shift = constant(decimal(int(amount * 10**scale), scale))
     return shift if node is None else total("+", node, shift, "exact", _TEXT)
-
-
-def _at_scale(node: Node, scale: int) -> Node:
-    """A constant count, declared to count units of 10^-scale."""
-    value = int(constant_value(node))
-    moved = constant(value)
-    moved.type = exact(value, value, scale)
-    moved.key = (*moved.key, scale)
-    return moved
 
 
 def whole_form(form: Linear) -> tuple[Linear, int]:

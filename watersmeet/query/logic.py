@@ -247,7 +247,7 @@ def nullif(args: list[Node], expr: Call) -> Node:
         if isinstance(data, pa.Scalar) and len(hit) > 1:
             data = vector.text_array(data, len(hit))
         elif len(data) < len(hit) if not isinstance(data, pa.Scalar) else False:
-            data = np.broadcast_to(data, len(hit))
+            data = np.repeat(data, len(hit))
         return data, both(valid, ~hit)
 
     return make("nullif", (first, args[1]), first.type, expr, run)

@@ -7,6 +7,11 @@ pays for NumPy calls and little else. Operations on constants are computed while
 The coercions that Spark would apply (integers to double beside a double, a date to a timestamp, ...) are
 nodes of their own, put in by `unify`; kinds that have no common ground are refused there, in terms of the
 predicate's text.
+
+Equal keys of two nodes promise equal values for the same row: conjuncts are dropped, and rows of a self join
+stored once, on the strength of it. So a key is made of all that a node is (its operation, its type, its
+arguments), here and nowhere else, and whatever a function is given (the characters of a trim, the digits of a
+round) is one of its arguments, a constant, rather than something that only its closure knows.
 """
 
 from __future__ import annotations
@@ -19,7 +24,7 @@ import pyarrow as pa
 
 from . import vector
 from .expr import Call, Constant, Expr
-from .types import DAY, FLOAT32, FLOAT64, Type, of_constant
+from .types import DAY, FLOAT32, FLOAT64, Type, of_constant, temporal_literal
 from .vector import Vector
 
 
@@ -48,7 +53,7 @@ class Node:
         expr: Expr,
         sides: frozenset,
         run: Run,
-        key: tuple,
+        leaf: tuple = (),
     ) -> None:
         self.op = op
         self.args = args
@@ -56,7 +61,7 @@ class Node:
         self.expr = expr  # what to call it in messages and explain
         self.sides = sides
         self.run = run
-        self.key = key  # equal keys: the same value for the same row
+        self.key: tuple = leaf or (op, type, *(arg.key for arg in args))  # equal keys: the same value for the same row
         self.constant: Any = None  # the vector, of a constant
 
     def __repr__(self) -> str:
@@ -111,14 +116,17 @@ def _fixed(value: Vector, type: Type, expr: Expr) -> Node:
     if isinstance(shown, np.floating):
         shown = shown.tobytes()  # -0.0, and NaN that differs from itself
     null = valid is not None and not valid[0]
-    key = ("constant", type.kind, type.scale, type.bits, None if null else shown)
+    key = ("constant", type, None if null else shown)
     node = Node("constant", (), type, expr, _NOWHERE, lambda rows: value, key)
     node.constant = value
     return node
 
 
-def make(op: str, args: Sequence[Node], type: Type, expr: Expr, run: Run, detail: tuple = ()) -> Node:
-    """A node over `args`; computed here and now when all of them are constants."""
+def make(op: str, args: Sequence[Node], type: Type, expr: Expr, run: Run) -> Node:
+    """A node over `args`; computed here and now when all of them are constants.
+
+    `run` may depend on nothing but `op`, `args` and `type`: they are the node's key.
+    """
     args = tuple(args)
     sides = _NOWHERE.union(*(arg.sides for arg in args))
     if args and all(arg.op == "constant" for arg in args):
@@ -130,9 +138,9 @@ def make(op: str, args: Sequence[Node], type: Type, expr: Expr, run: Run, detail
             valid = np.zeros(1, bool)
         if type.countable and (valid is None or valid[0]):
             value = int(data[0])
-            type = type.bounded(value, value)
+            data, type = vector.constant_int(value), type.bounded(value, value)
         return _fixed((data, valid), type, expr)
-    return Node(op, args, type, expr, sides, run, (op, *detail, *(arg.key for arg in args)))
+    return Node(op, args, type, expr, sides, run)
 
 
 def is_null_constant(node: Node) -> bool:
@@ -151,6 +159,13 @@ def constant_value(node: Node) -> Any:
         if hasattr(data[0], "item")
         else data[0]
     )
+
+
+def whole_constant(node: Node, expr: Expr, what: str) -> int:
+    """The value of an argument that must be a whole number, the same for all rows."""
+    if node.op != "constant" or node.type.kind != "exact" or node.type.scale or is_null_constant(node):
+        raise ValueError(f"on has {expr}; {what} must be a whole constant, as in 3")
+    return int(constant_value(node))
 
 
 Builder = Callable[[list[Node], Call], Node]
@@ -180,7 +195,7 @@ def _multiplied(node: Node, factor: int, kind: str, scale: int, op: str) -> Node
         data, valid = inner(rows)
         return vector.times_power(data, factor, fits), valid
 
-    return make(op, (node,), type, node.expr, run, (factor, scale))
+    return make(op, (node,), type, node.expr, run)
 
 
 def midnight(node: Node, kind: str = "timestamp") -> Node:
@@ -203,7 +218,7 @@ def as_float(node: Node, bits: int = 64) -> Node:
             data, valid = inner(rows)
             return vector.to_float(data, scale), valid
 
-    return make("to_float", (node,), FLOAT64 if bits == 64 else FLOAT32, node.expr, run, (bits,))
+    return make("to_float", (node,), FLOAT64 if bits == 64 else FLOAT32, node.expr, run)
 
 
 def as_null(node: Node, type: Type) -> Node:
@@ -225,24 +240,15 @@ def as_null(node: Node, type: Type) -> Node:
     kept = Type(
         type.kind, type.scale if type.countable else 0, 0, 0, bits=64 if type.kind == "float" else type.bits
     )
-    return make("null", (node,), kept, node.expr, run, (type.kind, kept.scale))
+    return make("null", (node,), kept, node.expr, run)
 
 
 def _literal_as(node: Node, target: Type) -> Node | None:
     """A text constant beside a date or timestamp, read as one ('2024-01-01' as Spark would)."""
-    if (
-        node.op != "constant"
-        or node.type.kind != "string"
-        or target.kind not in ("date", "timestamp", "timestamptz", "time")
-    ):
+    if node.op != "constant" or node.type.kind != "string" or is_null_constant(node):
         return None
-    from .cast import parse_temporal
-
-    text = constant_value(node)
-    value = None if text is None else parse_temporal(text, target.kind)
-    if value is None:
-        return None
-    return constant(value, node.expr)
+    value = temporal_literal(constant_value(node), target.kind)
+    return None if value is None else constant(value, node.expr)
 
 
 def unify(nodes: Sequence[Node], expr: Expr) -> list[Node]:
@@ -291,6 +297,9 @@ def _remedy(a: Node, b: Node) -> str:
         return "write the number as an interval, e.g. interval '5' seconds"
     other = b if a.type.kind == "string" else a
     text = a if other is b else b
+    if text.type.kind == "string" and other.type.kind in ("timestamp", "timestamptz", "time", "duration"):
+        example = "interval '5' seconds" if other.type.kind == "duration" else "timestamp '2026-01-05 14:30:00'"
+        return f"write a literal as in {example}, or cast {text.expr} before the join, in a column of its own"
     return f"cast one of them, e.g. cast({text.expr} as {names.get(other.type.kind, other.type.kind)})"
 
 

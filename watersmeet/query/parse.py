@@ -2,6 +2,9 @@
 
 sqlglot is imported when the first text is parsed, so plans given as objects need none. What it parses but a
 join predicate cannot hold (aggregates, subqueries, window functions, nested fields) is refused by name.
+
+Whatever the text is, what comes out is an expression or an error of ours. sqlglot goes some twenty calls deeper
+with each parenthesis, so it gets more room for that than Python allows by default.
 """
 
 from __future__ import annotations
@@ -9,10 +12,15 @@ from __future__ import annotations
 import datetime
 import functools
 import re
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from decimal import Decimal
 from typing import Any
 
-from .expr import Call, Column, Constant, Expr
+from .expr import Call, Column, Constant, Expr, check_depth
+from .types import temporal_literal
 
 _BINARY = {
     "EQ": "=", "NEQ": "<>", "LT": "<", "LTE": "<=", "GT": ">", "GTE": ">=", "NullSafeEQ": "<=>",
@@ -34,6 +42,9 @@ _UNITS = {
 }  # fmt: skip
 
 
+_DIGITS = 1_000
+
+
 def parse(text: str) -> Expr:
     """The predicate in `text`; ValueError, with the place shown, where it is not one."""
     if not isinstance(text, str):
@@ -50,17 +61,41 @@ def parse(text: str) -> Expr:
             "on is SQL text, which needs sqlglot (pip install sqlglot); without it, give on as "
             "watersmeet.query objects (Call, Column, Constant)"
         ) from error
-    try:
-        statements = sqlglot.parse(text, read=_dialect())
-    except SqlglotError as error:
-        raise ValueError(_syntax_message(text, error)) from None
-    except RecursionError:
-        raise ValueError(
-            "on is nested too deeply to parse; split it into fewer levels of parentheses"
-        ) from None
-    if len(statements) != 1 or statements[0] is None or type(statements[0]).__name__ == "Block":
-        raise ValueError(f"on must be one predicate, got {text!r}; remove the ';'")
-    return _convert(statements[0])
+    with _deep_calls():
+        try:
+            statements = sqlglot.parse(text, read=_dialect())
+        except SqlglotError as error:
+            raise ValueError(_syntax_message(text, error)) from None
+        except RecursionError:
+            raise ValueError("on is nested too deeply to parse; use fewer levels of parentheses") from None
+        except Exception as error:  # sqlglot stumbles over some texts instead of refusing them
+            raise ValueError(f"on is not valid SQL ({error!r}): {text}; use what docs/predicates.md lists") from None
+        if len(statements) != 1 or statements[0] is None or type(statements[0]).__name__ == "Block":
+            raise ValueError(f"on must be one predicate, got {text!r}; remove the ';'")
+        try:
+            expr = _convert(statements[0])
+        except RecursionError:
+            raise ValueError("on chains too many operations; compute some of them before the join") from None
+        except (AttributeError, KeyError, IndexError) as error:  # a tree of a shape that no sqlglot had before
+            raise ValueError(f"on is not understood ({error!r}): {text}; use what docs/predicates.md lists") from None
+        check_depth(expr)
+        return expr
+
+
+_FRAMES = 6_000
+_one_at_a_time = threading.Lock()
+
+
+@contextmanager
+def _deep_calls() -> Iterator[None]:
+    """More room for recursion. The limit is the whole process's: one thread at a time may raise it and put it back."""
+    with _one_at_a_time:
+        before = sys.getrecursionlimit()
+        sys.setrecursionlimit(max(before, _FRAMES))
+        try:
+            yield
+        finally:
+            sys.setrecursionlimit(before)
 
 
 @functools.cache
@@ -156,8 +191,20 @@ def _number(node: Any) -> Expr:
     if node.is_string:
         return Constant(text)
     if "e" in text.lower():
-        return Constant(float(text))
+        try:
+            return Constant(float(text))
+        except ValueError:
+            raise ValueError(f"on has a bad number {text!r}; write it as in 1.5e3") from None
+    if len(text) > _DIGITS:
+        raise ValueError(f"on has a number of {len(text)} digits, {text[:20]}...; use at most {_DIGITS}")
     return Constant(Decimal(text) if "." in text else int(text))
+
+
+def _bytes(node: Any) -> bytes:
+    try:
+        return bytes.fromhex(node.this)
+    except ValueError:
+        raise _refuse(node, "bytes that are not pairs of hexadecimal digits", "write them as in x'00ff'") from None
 
 
 def _connective(name: str):
@@ -235,21 +282,14 @@ def _cast(node: Any) -> Expr:
 def _typed_literal(node: Any, target: str) -> Expr:
     """date '2024-01-01', timestamp '2024-01-01 00:00:00[+00:00]', time '12:00:00'."""
     text = node.this.this.strip()
-    makers: dict[str, Any] = {
-        "date": datetime.date.fromisoformat,
-        "time": datetime.time.fromisoformat,
-        "timestamp": datetime.datetime.fromisoformat,
-        "timestamp_ntz": datetime.datetime.fromisoformat,
-        "timestamp_ltz": datetime.datetime.fromisoformat,
-    }
-    if target not in makers:
+    if target not in ("date", "time", "timestamp", "timestamp_ntz", "timestamp_ltz"):
         return Call("cast", (Constant(node.this.this), Constant(target)))
-    try:
-        value = makers[target](text)
-    except ValueError:
-        raise ValueError(f"on has a bad {target} literal {text!r}; write it as in ISO 8601") from None
-    if target == "timestamp_ltz" and value.tzinfo is None:
-        value = value.replace(tzinfo=datetime.UTC)
+    zoned = target == "timestamp_ltz" or target == "timestamp" and re.search(r"(Z|[+-]\d\d:\d\d(:\d\d)?)$", text)
+    kind = target if target in ("date", "time") else "timestamptz" if zoned else "timestamp"
+    value = temporal_literal(text, kind)
+    if value is None:
+        example = {"date": "2026-01-05", "time": "14:30:00"}.get(target, "2026-01-05 14:30:00")
+        raise ValueError(f"on has a bad {target} literal {text!r}; write it as in {target} '{example}'")
     return Constant(value)
 
 
@@ -261,18 +301,22 @@ def _interval(node: Any) -> Expr:
         raise _refuse(
             node, "an interval from one unit to another", "write interval 'N' UNIT + interval 'M' UNIT"
         )
-    pieces = re.findall(r"([-+]?\s*[\d.]+)\s*([a-zA-Z]*)", f"{text} {units}" if units else text)
+    number = r"[-+]?\s*[0-9]+(?:\.[0-9]*)?"
+    pieces = re.findall(rf"({number})\s*([a-zA-Z]*)", f"{text} {units}" if units else text)
     micros = Decimal(0)
-    if not pieces or re.sub(r"[-+]?\s*[\d.]+\s*[a-zA-Z]*", "", f"{text} {units}").strip():
+    if not pieces or re.sub(rf"{number}\s*[a-zA-Z]*", "", f"{text} {units}").strip():
         raise _refuse(node, "an interval that is not a number and a unit", "write interval '5' seconds")
-    for number, name in pieces:
+    for size, name in pieces:
         scale = _UNITS.get(name.lower().rstrip("s"))
         if scale is None:
             raise _refuse(node, f"an interval of {name or 'no unit'!r}", f"use one of {', '.join(_UNITS)}")
-        micros += Decimal(number.replace(" ", "")) * scale
+        micros += Decimal(re.sub(r"\s", "", size)) * scale
     if micros != int(micros):
         raise _refuse(node, "an interval finer than a microsecond", "use a whole number of microseconds")
-    return Constant(datetime.timedelta(microseconds=int(micros)))
+    try:
+        return Constant(datetime.timedelta(microseconds=int(micros)))
+    except OverflowError:
+        raise _refuse(node, "an interval longer than 999999999 days", "use a shorter one") from None
 
 
 def _round_like(name: str):
@@ -334,7 +378,7 @@ def _day_difference(node: Any) -> Expr:
 _SPECIAL = {
     "Column": _column,
     "Literal": _number,
-    "HexString": lambda node: Constant(bytes.fromhex(node.this)),
+    "HexString": lambda node: Constant(_bytes(node)),
     "Boolean": lambda node: Constant(bool(node.this)),
     "Null": lambda node: Constant(None),
     "Paren": lambda node: _convert(node.this),

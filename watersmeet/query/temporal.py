@@ -72,17 +72,26 @@ def field(name: str) -> Builder:
             unit, cycle = ((3600, 24), (60, 60), (1, 60))[place - 3]
             return vector.shrink(seconds // unit % cycle), valid
 
-        bounds = [(-(10**13), 10**13), (1, 12), (1, 31), (0, 23), (0, 59), (0, 59)][place]
+        bounds = [_years(type), (1, 12), (1, 31), (0, 23), (0, 59), (0, 59)][place]
         return make(name, (node,), exact(*bounds), expr, run)
 
     return build
+
+
+def _years(type: Type) -> tuple[int, int]:
+    """Bounds of the years in which moments of this type lie."""
+    day = 1 if type.kind == "date" else DAY * 10**type.scale
+    low, high = type.low // day, type.high // day
+    return low // (366 if low > 0 else 365) + 1969, high // (365 if high > 0 else 366) + 1971
 
 
 _STEPS = {"week": 7 * DAY, "day": DAY, "hour": 3600, "minute": 60, "second": 1}
 
 
 def date_trunc(args: list[Node], expr: Call) -> Node:
-    unit, node = str(constant_value(args[0])).lower(), args[1]
+    unit, node = "" if args[0].op != "constant" else str(constant_value(args[0])).lower(), args[1]
+    if node.type.kind == "null":
+        return as_null(node, Type("timestamp"))
     if node.type.kind == "date":
         node = midnight(node)
     if node.type.kind not in ("timestamp", "timestamptz"):
@@ -110,9 +119,8 @@ def date_trunc(args: list[Node], expr: Call) -> Node:
         return vector.subtract(vector.multiply(whole, vector.constant_int(step)), shift), valid
 
     longest = 366 * DAY * second
-    return make(
-        "date_trunc", (node,), Type(type.kind, type.scale, type.low - longest, type.high), expr, run, (unit,)
-    )
+    truncated = Type(type.kind, type.scale, type.low - longest, type.high)
+    return make("date_trunc", (args[0], node), truncated, expr, run)
 
 
 def to_date(args: list[Node], expr: Call) -> Node:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from .expr import Call
-from .node import Builder, Node, Rows, as_null, constant_value, make, wrong
+from .node import Builder, Node, Rows, as_null, constant_value, is_null_constant, make, whole_constant, wrong
 from .types import BINARY, BOOL, STRING, exact
 from .vector import Vector, both, mask, text_array
 
@@ -42,18 +42,38 @@ def mapped(name: str, function: Callable[[Any], Any]) -> Builder:
     return build
 
 
+def _cased(fast: Callable[[Any], Any], full: Callable[[str], str]) -> Callable[[Any], Any]:
+    """A change of case; Arrow's has no letters that become two, so beyond ASCII it is Python's, as Java's."""
+
+    def change(data: Any) -> Any:
+        if isinstance(data, pa.Scalar):
+            return data if not data.is_valid else pa.scalar(full(data.as_py()), pa.large_string())
+        if pc.all(pc.string_is_ascii(data)).as_py() is not False:
+            return fast(data)
+        return pa.array([None if text is None else full(text) for text in data.to_pylist()], pa.large_string())
+
+    return change
+
+
 def _trim(name: str) -> Builder:
     trim = {"trim": pc.utf8_trim, "ltrim": pc.utf8_ltrim, "rtrim": pc.utf8_rtrim}[name]
 
     def build(args: list[Node], expr: Call) -> Node:
+        node = _text(args[0], expr)
         characters = " " if len(args) == 1 else _fixed_text(args[1], expr)
-        return mapped(name, lambda data: trim(data, characters))(args[:1], expr)
+        inner = node.run
+
+        def run(rows: Rows) -> Vector:
+            data, valid = inner(rows)
+            return trim(data, characters), valid
+
+        return make(name, (node, *args[1:]), STRING, expr, run)
 
     return build
 
 
 def _fixed_text(node: Node, expr: Call) -> str:
-    if node.op != "constant" or node.type.kind != "string":
+    if node.op != "constant" or node.type.kind != "string" or is_null_constant(node):
         raise ValueError(f"on has {expr}; {node.expr} must be a constant string there")
     return constant_value(node)
 
@@ -75,11 +95,8 @@ def length(args: list[Node], expr: Call) -> Node:
 def substring(args: list[Node], expr: Call) -> Node:
     """Positions from 1; 0 is 1; a negative one counts from the end, as in Spark."""
     node = _text(args[0], expr)
-    numbers = []
-    for arg in args[1:]:
-        if arg.op != "constant" or arg.type.kind != "exact" or arg.type.scale:
-            raise ValueError(f"on has {expr}; position and length must be whole constants")
-        numbers.append(int(constant_value(arg)))
+    numbers = [whole_constant(arg, expr, "position and length") for arg in args[1:]]
+    numbers = [min(max(number, -_LONGEST), _LONGEST) for number in numbers]  # no text is longer
     start, size = numbers[0], numbers[1] if len(numbers) > 1 else _LONGEST
     inner = node.run
 
@@ -100,7 +117,7 @@ def substring(args: list[Node], expr: Call) -> Node:
         data, valid = inner(rows)
         return cut(data), valid
 
-    return make("substring", (node,), STRING, expr, run, (start, size))
+    return make("substring", (node, *args[1:]), STRING, expr, run)
 
 
 def concat(args: list[Node], expr: Call) -> Node:
@@ -175,7 +192,7 @@ def matching(name: str) -> Builder:
             known = np.array([answer is not None for answer in answers], bool)
             return np.array([bool(answer) for answer in answers], bool), both(both(valid, also), known)
 
-        return make(name, (node, pattern), BOOL, expr, run, (escape,))
+        return make(name, (node, pattern, *args[2:]), BOOL, expr, run)
 
     return build
 
@@ -207,8 +224,8 @@ def affix(name: str) -> Builder:
 
 
 TEXTS: dict[str, tuple[Builder, int, int]] = {
-    "upper": (mapped("upper", pc.utf8_upper), 1, 1),
-    "lower": (mapped("lower", pc.utf8_lower), 1, 1),
+    "upper": (mapped("upper", _cased(pc.ascii_upper, str.upper)), 1, 1),
+    "lower": (mapped("lower", _cased(pc.ascii_lower, str.lower)), 1, 1),
     "trim": (_trim("trim"), 1, 2),
     "ltrim": (_trim("ltrim"), 1, 2),
     "rtrim": (_trim("rtrim"), 1, 2),

@@ -18,7 +18,8 @@ plan is made whether int64 is enough, so that no overflow test is paid for where
 from __future__ import annotations
 
 import datetime
-from dataclasses import dataclass, replace
+import re
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 
 import pyarrow as pa
@@ -37,7 +38,7 @@ class Type:
     low: int = INT64_MIN  # bounds of the integer that stands for a value
     high: int = INT64_MAX
     bits: int = 64  # of floats
-    label: str = ""  # what to call it in messages
+    label: str = field(default="", compare=False, repr=False)  # what to call it in messages
 
     @property
     def countable(self) -> bool:
@@ -129,7 +130,7 @@ def of_constant(value: object) -> tuple[Type, object]:
             return FLOAT64, float(value)
         scale = max(0, -int(value.as_tuple().exponent))
         count = _scaled(value, scale)
-        return exact(count, count, scale), count
+        return Type("exact", scale, count, count, label=f"decimal of scale {scale}"), count
     if isinstance(value, float):
         return FLOAT64, value
     if isinstance(value, str):
@@ -159,6 +160,35 @@ def of_constant(value: object) -> tuple[Type, object]:
         f"constant {value!r} is of type {type(value).__name__}; use None, bool, int, float, Decimal, str, "
         "bytes, date, time, datetime or timedelta"
     )
+
+
+_DATE, _TIME = r"\d{4}-\d\d-\d\d", r"\d\d:\d\d:\d\d(?:\.\d{1,6})?"
+_ZONE = r"(?:Z|[+-]\d\d:\d\d(?::\d\d)?)?"
+_MOMENT = re.compile(f"{_DATE}(?:[ T]{_TIME}{_ZONE})?")
+
+
+def temporal_literal(text: str, kind: str) -> datetime.date | datetime.time | None:
+    """A date, time, timestamp or timestamptz (a zone left out is UTC) as in ISO 8601; None where it is not one."""
+    text = text.strip()
+    try:
+        if kind == "date":
+            return datetime.date.fromisoformat(text) if re.fullmatch(_DATE, text) else None
+        if kind == "time":
+            return datetime.time.fromisoformat(text) if re.fullmatch(_TIME, text) else None
+        if kind not in ("timestamp", "timestamptz") or not _MOMENT.fullmatch(text):
+            return None
+        moment = datetime.datetime.fromisoformat(text)
+        if kind == "timestamptz":
+            return moment if moment.tzinfo is not None else moment.replace(tzinfo=datetime.UTC)
+        return moment if moment.tzinfo is None else moment.astimezone(datetime.UTC).replace(tzinfo=None)
+    except (ValueError, OverflowError):  # the 30th of February; an hour before the year 1
+        return None
+
+
+def decimal(count: int, scale: int) -> Decimal:
+    """count * 10^-scale, of any size."""
+    sign, digits = (1, str(-count)) if count < 0 else (0, str(count))
+    return Decimal((sign, tuple(map(int, digits)), -scale))
 
 
 def _scaled(value: Decimal, scale: int) -> int:

@@ -205,7 +205,7 @@ def times_power(a: np.ndarray, factor: int, fits: bool) -> np.ndarray:
     """a * factor for a constant factor."""
     if factor == 1:
         return a
-    if fits:
+    if fits and factor <= 2**63 - 1:  # a zero fits whatever it is multiplied by
         return a * factor
     return multiply(a, constant_int(factor))
 
@@ -233,6 +233,13 @@ def truncated(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return shrink(quotient), shrink(a - quotient * b)
     remainder = np.fmod(a, b)
     return (a - remainder) // b, remainder
+
+
+def saturated(a: np.ndarray) -> np.ndarray:
+    """Whole doubles as int64: beyond its ends the end, NaN 0."""
+    inside = (a >= -(2.0**63)) & (a < 2.0**63)
+    counts = np.where(inside, a, 0).astype(np.int64)
+    return np.where(a >= 2.0**63, np.int64(2**63 - 1), np.where(a < -(2.0**63), np.int64(-(2**63)), counts))
 
 
 def to_float(a: np.ndarray, scale: int) -> np.ndarray:

@@ -29,11 +29,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from watersmeet.memory import room
-from watersmeet.query.durations import UNIT_NS, Duration, duration
+from watersmeet.query.durations import UNIT_NS, Duration, duration, nanoseconds, read
 
 Side = Literal["left", "right"]
 SIDES: tuple[Side, Side] = ("left", "right")
-_LEAST, _GREATEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+_LEAST, _GREATEST = int(np.iinfo(np.int64).min), int(np.iinfo(np.int64).max)
+_EPOCH, _LONGEST = datetime(1970, 1, 1), timedelta(days=999_999_999)
 
 
 def other(side: Side) -> Side:
@@ -90,6 +91,16 @@ class TimeWindow:
                 wanted = min(wanted, next(ns for ns in UNIT_NS.values() if length.amount % ns == 0))
         return next(unit for unit, ns in UNIT_NS.items() if ns == wanted)
 
+    def _written(self, name: str, *lengths: Duration) -> str:
+        """As a user would write it."""
+        left, right = self.time
+        given = [_argument(length) for length in lengths]
+        given.append(f"time={left!r}" if left == right else f"time={self.time!r}")
+        if any(late.amount for late in self.lateness):
+            early, late = (_argument(each) for each in self.lateness)
+            given.append(f"lateness={early}" if early == late else f"lateness=({early}, {late})")
+        return f"{name}({', '.join(given)})"
+
     def _time_text(self) -> str:
         left, right = self.time
         text = f"time {left}" if left == right else f"time {left} and {right}"
@@ -97,7 +108,7 @@ class TimeWindow:
         return f"{text}, lateness {late}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Within(TimeWindow):
     before: Duration
     after: Duration
@@ -105,13 +116,16 @@ class Within(TimeWindow):
     def lengths(self) -> tuple[tuple[str, Duration], ...]:
         return ("before", self.before), ("after", self.after)
 
+    def __repr__(self) -> str:
+        return self._written("within", *([self.before] if self.before == self.after else [self.before, self.after]))
+
     def __str__(self) -> str:
         if self.before == self.after:
             return f"within {self.before} ({self._time_text()})"
         return f"within {self.before} before and {self.after} after ({self._time_text()})"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Hopping(TimeWindow):
     size: Duration
     slide: Duration
@@ -119,13 +133,18 @@ class Hopping(TimeWindow):
     def lengths(self) -> tuple[tuple[str, Duration], ...]:
         return ("size", self.size), ("slide", self.slide)
 
+    def __repr__(self) -> str:
+        if self.size == self.slide:
+            return self._written("tumbling", self.size)
+        return self._written("hopping", self.size, self.slide)
+
     def __str__(self) -> str:
         if self.size == self.slide:
             return f"tumbling {self.size} ({self._time_text()})"
         return f"hopping {self.size} every {self.slide} ({self._time_text()})"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Last:
     """Count-based: n tuples of the left stream, n_right of the right one."""
 
@@ -135,11 +154,18 @@ class Last:
     def bind(self, left: pa.Schema, right: pa.Schema) -> BoundCountWindow:
         return BoundCountWindow(self)
 
+    def __repr__(self) -> str:
+        return f"last({self.n})" if self.n == self.n_right else f"last({self.n}, {self.n_right})"
+
     def __str__(self) -> str:
         return f"last {self.n}" if self.n == self.n_right else f"last {self.n} of left, {self.n_right} of right"
 
 
 Window = Within | Hopping | Last
+
+
+def _argument(length: Duration) -> str:
+    return str(length) if length.unitless else repr(str(length))
 
 
 def within(before: Any, after: Any = None, time: Any = "ts", lateness: Any = 0) -> Within:
@@ -172,11 +198,11 @@ def last(n: int, n_right: int | None = None) -> Last:
     """Count-based: when the later of two arrives, the earlier is among the last n (right: n_right) of its stream."""
     n_right = n if n_right is None else n_right
     for name, value in (("n", n), ("n_right", n_right)):
-        if not isinstance(value, int) or isinstance(value, bool):
+        if not isinstance(value, int | np.integer) or isinstance(value, bool):
             raise TypeError(f"{name} must be a whole number of tuples, got {value!r}")
         if value < 1:
             raise ValueError(f"{name} must be at least 1, got {value}")
-    return Last(n, n_right)
+    return Last(int(n), int(n_right))
 
 
 def _time_names(time: Any) -> tuple[str, str]:
@@ -221,6 +247,25 @@ def _clock(t: pa.DataType) -> str | None:
     if pa.types.is_duration(t):
         return "duration"
     return None
+
+
+def _since_1970(value: str | date, parameter: str, zoned: bool) -> int:
+    """Nanoseconds since 1970 of a time as Python has them."""
+    if value != value:  # pandas' NaT is a datetime, too
+        raise ValueError(f"{parameter} must be a time, got {value!r}; leave it out, or give a time")
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value)
+        except ValueError:
+            raise ValueError(
+                f"{parameter} must be a time as in ISO 8601, got {value!r}; write it as in '2026-01-05 14:30:00'"
+            ) from None
+    if not isinstance(value, datetime):
+        value = datetime(value.year, value.month, value.day)
+    if zoned != (value.tzinfo is not None):
+        raise TypeError(f"{parameter} must be a time {'with' if zoned else 'without'} a zone, got {value!r}")
+    since = value.replace(tzinfo=value.tzinfo or UTC) - _EPOCH.replace(tzinfo=UTC)
+    return read(since, parameter).amount
 
 
 def _unit(t: pa.DataType) -> str:
@@ -296,31 +341,38 @@ class BoundTimeWindow:
 
     def tick(self, value: Any, parameter: str) -> int:
         """A time given by the user (`advance`) as a tick."""
+        tick = self._tick(value, parameter)
+        if not _LEAST <= tick <= _GREATEST:
+            unit = "" if self.unit is None else f" {self.unit}"
+            raise ValueError(f"{parameter} must be a time within int64{unit}, as the time columns are, got {value!r}")
+        return tick
+
+    def _tick(self, value: Any, parameter: str) -> int:
         if isinstance(value, pa.Scalar):
-            value = value.as_py() if self.unit is None else pa.array([value]).cast(self._time_type())[0].value
-            if value is None:
-                raise ValueError(f"{parameter} must be a time, got null")
-            return int(value)
+            return self._scalar_tick(value, parameter)
         if self.unit is None:
             if isinstance(value, int | np.integer) and not isinstance(value, bool):
                 return int(value)
             raise TypeError(f"{parameter} must be an integer as the time columns are, got {value!r}")
-        zoned = _clock(self.types[0]) == "timestamp with zone"
-        if _clock(self.types[0]) == "duration":
-            if isinstance(value, timedelta):
-                return duration(value, parameter).amount // UNIT_NS[self.unit]
-        elif isinstance(value, str | datetime | date | np.datetime64):
-            if isinstance(value, np.datetime64):
-                return int(value.astype("datetime64[ns]").astype(np.int64)) // UNIT_NS[self.unit]
-            if isinstance(value, str):
-                value = datetime.fromisoformat(value)
-            if not isinstance(value, datetime):
-                value = datetime(value.year, value.month, value.day)
-            if zoned == (value.tzinfo is not None):
-                since = value.replace(tzinfo=value.tzinfo or UTC) - datetime(1970, 1, 1, tzinfo=UTC)
-                return (since // timedelta(microseconds=1)) * 1000 // UNIT_NS[self.unit]
-            raise TypeError(f"{parameter} must be a time {'with' if zoned else 'without'} a zone, got {value!r}")
+        unit, clock = UNIT_NS[self.unit], _clock(self.types[0])
+        if clock == "duration":
+            if isinstance(value, timedelta | np.timedelta64):
+                return read(value, parameter).amount // unit
+        elif isinstance(value, np.datetime64):
+            return nanoseconds(value, parameter) // unit
+        elif isinstance(value, str | date):
+            return _since_1970(value, parameter, clock == "timestamp with zone") // unit
         raise TypeError(f"{parameter} must be a time like the time columns ({self.types[0]}), got {value!r}")
+
+    def _scalar_tick(self, value: pa.Scalar, parameter: str) -> int:
+        if _clock(value.type) != _clock(self.types[0]):
+            raise TypeError(f"{parameter} must be a time like the time columns ({self.types[0]}), got {value!r}")
+        if not value.is_valid:
+            raise ValueError(f"{parameter} must be a time, got null; leave it out, or give a time")
+        if self.unit is None:
+            return value.as_py()
+        count = value.value * (86400 if pa.types.is_date32(value.type) else 1)
+        return count * UNIT_NS[_unit(value.type)] // UNIT_NS[self.unit]
 
     def _time_type(self) -> pa.DataType:
         if _clock(self.types[0]) == "duration":
@@ -328,8 +380,19 @@ class BoundTimeWindow:
         return pa.timestamp(self.unit, getattr(self.types[0], "tz", None))
 
     def show(self, tick: int) -> Any:
-        """A tick as users know it: an integer, or an Arrow scalar that prints as a time."""
-        return tick if self.unit is None else pa.scalar(tick, pa.int64()).cast(self._time_type())
+        """A tick as users know it: an integer, or an Arrow scalar that prints as a time.
+
+        A time before the year 1 or after 9999, which Python has no name for, is shown as the end of those.
+        """
+        if self.unit is None:
+            return tick
+        type = self._time_type()
+        least, greatest = (
+            (-_LONGEST, _LONGEST) if pa.types.is_duration(type) else (datetime.min - _EPOCH, datetime.max - _EPOCH)
+        )
+        unit = UNIT_NS[self.unit]
+        low, high = -(-read(least, "least").amount // unit), read(greatest, "greatest").amount // unit
+        return pa.scalar(min(max(tick, low, _LEAST + 1), high, _GREATEST), pa.int64()).cast(type)
 
     def partners(self, side: Side, ticks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Ticks that partners of these tuples may have: low and high, inclusive. O(n)."""
