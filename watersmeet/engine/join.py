@@ -16,7 +16,7 @@ from watersmeet.engine.arrivals import Clock, Collected
 from watersmeet.engine.choose import check_index, plan_and_index
 from watersmeet.engine.core import JoinCore
 from watersmeet.engine.explain import batches_text, chosen_lines
-from watersmeet.engine.inputs import as_batch, check_schema, conform
+from watersmeet.engine.inputs import as_batch, check_schema, conform, first_schema
 from watersmeet.engine.late import LateRows
 from watersmeet.engine.metrics import Metrics
 from watersmeet.engine.results import HOWS, OUTPUTS, Results, combined, pairs_schema, rows_schema
@@ -134,7 +134,7 @@ class StreamJoin:
                 known = schemas[side]
                 batch = as_batch(data, side, known)
                 if known is None:
-                    known = schemas[side] = check_schema(batch.schema, side)
+                    known = schemas[side] = first_schema(batch, side)
                 batches[side] = conform(batch, known, side)
         if self._core is None:
             return self._push_unbound(batches, schemas)

@@ -165,10 +165,11 @@ class ColumnKind:
 
     def __init__(self, type_: pa.DataType):
         self.type = type_
-        self.offset_type = _OFFSETS.get(type_)
+        extension = isinstance(type_, pa.BaseExtensionType)  # of which some cannot be hashed
+        self.offset_type = None if extension else _OFFSETS.get(type_)
         self.boolean = pa.types.is_boolean(type_)
         width = None
-        if not (self.boolean or pa.types.is_nested(type_) or isinstance(type_, pa.BaseExtensionType)):
+        if not (self.boolean or pa.types.is_nested(type_) or extension):
             try:
                 width = type_.bit_width // 8
             except ValueError:
