@@ -7,6 +7,7 @@ processing every push at once. What has been pushed but not processed waits in a
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -29,6 +30,13 @@ class Pushed:
     span: Span | None  # None: no rows
     late: Array | None
     seen: int  # tuples of the other side that had arrived before
+
+
+@dataclass(frozen=True)
+class Reached:
+    """A time that a stream has reached, as the user gave it; which tick it is depends on the time columns of both."""
+
+    value: Any
 
 
 @dataclass

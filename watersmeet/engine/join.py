@@ -12,14 +12,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from watersmeet.engine.arrivals import Clock, Collected
+from watersmeet.engine.arrivals import Clock, Collected, Reached
 from watersmeet.engine.choose import check_index, plan_and_index
 from watersmeet.engine.core import JoinCore
 from watersmeet.engine.explain import batches_text, chosen_lines
 from watersmeet.engine.inputs import as_batch, check_schema, conform, first_schema
 from watersmeet.engine.late import LateRows
 from watersmeet.engine.metrics import Metrics
-from watersmeet.engine.results import HOWS, OUTPUTS, Results, combined, pairs_schema, rows_schema
+from watersmeet.engine.results import HOWS, OUTPUTS, Results, combined, empty_table, pairs_schema, rows_schema
 from watersmeet.engine.sizes import Sizes
 from watersmeet.query.durations import duration
 from watersmeet.query.expr import Expr
@@ -107,7 +107,7 @@ class StreamJoin:
         self._metrics = Metrics()
         self._closed = False
         self._schemas: dict[Side, pa.Schema | None] = {"left": None, "right": None}
-        self._held: list[tuple[Side, pa.RecordBatch | int]] = []  # pushes before both schemas are known
+        self._held: list[tuple[Side, pa.RecordBatch | Reached]] = []  # pushes before both schemas are known
         self._late = {side: LateRows(keep_late) for side in SIDES}
         self._core: JoinCore | None = None
         if isinstance(on, str):
@@ -158,7 +158,7 @@ class StreamJoin:
         assert isinstance(window, BoundTimeWindow)
         ticks = {side: window.tick(value, side) for side, value in given.items() if value is not None}
         if self._core is None:
-            self._held += list(ticks.items())
+            self._held += [(side, Reached(value)) for side, value in given.items() if value is not None]
             return self._nothing()
         assert self._clock.watermarks is not None
         for side, tick in ticks.items():
@@ -222,15 +222,14 @@ class StreamJoin:
         """The late tuples of one side, kept since the last call (the newest `keep_late` of them).
 
         In a self join: `take_late()`. Where its roles have different time columns, a tuple may be late in one of them
-        only: "left" and "right" then have those that were late in that role.
+        only: "left" and "right" then have those that were late in that role. Before a stream's columns are known, there
+        are none.
         """
         if side is None and self._self_join:
             side = "left"
         _one_of("side", side, SIDES)
         schema = self._schemas[side]  # type: ignore[index]
-        if schema is None:
-            raise ValueError(f"nothing has been pushed on the {side} stream yet")
-        return self._late[side].take(schema)  # type: ignore[index]
+        return empty_table(None) if schema is None else self._late[side].take(schema)  # type: ignore[index]
 
     def explain(self) -> str:
         """What was chosen, and why; a line a fact."""
@@ -302,6 +301,8 @@ class StreamJoin:
         self._schemas = schemas
         try:
             self._bind(schemas["left"], schemas["right"])
+            reached = [(side, what.value) for side, what in self._held if isinstance(what, Reached)]
+            ticks = [self._clock.window.tick(value, side) for side, value in reached]  # type: ignore[union-attr]
             self._clock.copy().push(batches)  # what is held was checked when it came
         except Exception:
             self._core, self._schemas = None, before
@@ -313,7 +314,7 @@ class StreamJoin:
                 answers.append(self._push_bound({side: what}))
             else:
                 assert self._clock.watermarks is not None
-                self._clock.watermarks.observe(side, what)
+                self._clock.watermarks.observe(side, ticks.pop(0))
         answers.append(self._push_bound(batches))
         return combined(answers, self._nothing())
 
@@ -323,7 +324,7 @@ class StreamJoin:
             self._window.bind_one(batch.schema, side).read(batch, side)
 
     def _unbound_window(self) -> BoundTimeWindow | None:
-        """The window as far as one known schema tells: enough to read a time."""
+        """The window as far as one known schema tells: enough to check a time, not to know its tick."""
         assert not isinstance(self._window, Last)
         for side in SIDES:
             schema = self._schemas[side]
@@ -375,17 +376,15 @@ class StreamJoin:
         return Results(self._output, self._schema, self._left_only)
 
     def _nothing(self) -> pa.Table | int:
-        """An empty answer; before both schemas are known it has the columns that are."""
+        """An empty answer; without columns as long as the streams do not tell which there are."""
         if self._output == "count":
             return 0
+        left_only = self._how in ("semi", "anti")
         if self._core is not None:
-            return self._schema.empty_table()
+            return empty_table(self._schema)
         if self._output == "pairs":
-            return pairs_schema(self._how in ("semi", "anti")).empty_table()
-        known = self._schemas["left"] or pa.schema([])
-        if self._how in ("semi", "anti"):
-            return known.empty_table()
-        return rows_schema(known, self._schemas["right"], self._suffix).empty_table()
+            return empty_table(pairs_schema(left_only))
+        return empty_table(self._schemas["left"] if left_only else None)
 
     def _close_unbound(self) -> pa.Table | int:
         """The end, though a stream never showed its schema: the other's tuples come out alone, if any do."""

@@ -42,6 +42,11 @@ def pairs_schema(left_only: bool) -> pa.Schema:
     return pa.schema([(name, pa.int64()) for name in names])
 
 
+def empty_table(schema: pa.Schema | None) -> pa.Table:
+    """No rows; no columns either while these are not known. Arrow's own `empty_table` does not know all types."""
+    return pa.Table.from_batches([], schema=schema or pa.schema([]))
+
+
 class Results:
     """The results of one step."""
 
