@@ -28,8 +28,7 @@ import pyarrow.compute as pc
 import pyarrow.types as is_
 
 from watersmeet.query.windows import Side
-
-_MOST = np.iinfo(np.int32).max  # values in the lists of an array, or bytes in its text
+from watersmeet.window.capacity import MOST
 
 
 @dataclass(frozen=True)
@@ -188,8 +187,8 @@ def _entries(array: pa.Array) -> tuple[int, np.ndarray, int]:
 def _narrow(offsets: np.ndarray, want: pa.DataType, place: Place) -> pa.Array:
     if is_.is_large_list(want):
         return pa.array(offsets, pa.int64())
-    if offsets[-1] > _MOST:
-        raise ValueError(f"{place} has more than {_MOST:,} values in its lists; push smaller batches")
+    if offsets[-1] > MOST:
+        raise ValueError(f"{place} has more than {MOST:,} values in its lists; push smaller batches")
     return pa.array(offsets, pa.int32())
 
 

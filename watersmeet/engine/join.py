@@ -370,7 +370,10 @@ class StreamJoin:
     def _step(self, results: Results) -> None:
         assert self._core is not None
         self._collecting_since = None
-        self._core.step(self._collected.take(), self._clock.expired_below(), results)
+        *before, last = self._collected.take()
+        for arrivals in before:  # nothing may go yet: what comes after was pushed when it was still there
+            self._core.step(arrivals, {"left": None, "right": None}, results)
+        self._core.step(last, self._clock.expired_below(), results)
 
     def _results(self) -> Results:
         return Results(self._output, self._schema, self._left_only)
