@@ -188,8 +188,8 @@ BAD_CALLS = {
         [r"\bk\b", r"int64", r"string"],
     ),
     "other type in the second half of a push": (
-        lambda join: join.push(left=later(3), right=later(3, v=pa.array([1, 2, 3]))),
-        [r"\bv\b", r"double", r"int64", r"right"],
+        lambda join: join.push(left=later(3), right=later(3, v=pa.array([True, False, None]))),
+        [r"\bv\b", r"double", r"bool", r"right"],
     ),
     "a list": (lambda join: join.push(left=[1, 2, 3]), [r"left", r"list", r"(?i)arrow"]),
     "a dict": (lambda join: join.push(right={"ts": [1]}), [r"right", r"dict", r"(?i)arrow"]),

@@ -1,7 +1,4 @@
-"""What may be pushed, and that every kind of column comes out of the join as it went in."""
-
-import datetime
-import decimal
+"""What may be pushed. Types of columns are in test_column_types.py."""
 
 import duckdb
 import pandas as pd
@@ -134,94 +131,7 @@ def test_a_reader_is_read_once_and_to_its_end():
     assert reader.read_all().num_rows == 0
 
 
-# --------------------------------------------------------------------------------------------- payload
-
-DAY = datetime.date(2024, 2, 29)
-MOMENT = datetime.datetime(2024, 2, 29, 12, 30, 1, 500)
-PAYLOADS = {
-    "null": (pa.null(), [None, None, None]),
-    "bool": (pa.bool_(), [True, None, False]),
-    "int8": (pa.int8(), [-128, None, 127]),
-    "uint64": (pa.uint64(), [0, None, 2**64 - 1]),
-    "float16": (pa.float16(), [0.5, None, -2.0]),
-    "float32": (pa.float32(), [0.5, None, float("-inf")]),
-    "decimal128": (pa.decimal128(10, 2), [decimal.Decimal("1.25"), None, decimal.Decimal("-99999999.99")]),
-    "decimal256": (pa.decimal256(50, 2), [decimal.Decimal("1.25"), None, decimal.Decimal(10**40)]),
-    "date32": (pa.date32(), [DAY, None, DAY]),
-    "time64": (pa.time64("us"), [MOMENT.time(), None, datetime.time()]),
-    "timestamp": (pa.timestamp("us"), [MOMENT, None, MOMENT]),
-    "timestamp with zone": (pa.timestamp("us", "UTC"), [MOMENT.replace(tzinfo=datetime.UTC), None, None]),
-    "duration": (pa.duration("ms"), [datetime.timedelta(seconds=1), None, datetime.timedelta(-1)]),
-    "interval": (
-        pa.month_day_nano_interval(),
-        [pa.MonthDayNano([1, 2, 3]), None, pa.MonthDayNano([0, 0, 0])],
-    ),
-    "string": (pa.string(), ["x", None, "a long string that is not inlined anywhere"]),
-    "large string": (pa.large_string(), ["x", None, "é" * 50]),
-    "string view": (pa.string_view(), ["x", None, "a long string that is not inlined anywhere"]),
-    "binary": (pa.binary(), [b"\0\xff", None, b""]),
-    "fixed size binary": (pa.binary(3), [b"abc", None, b"\0\0\0"]),
-    "binary view": (pa.binary_view(), [b"x", None, b"a long value that is not inlined"]),
-    "list": (pa.list_(pa.int64()), [[1, None], None, []]),
-    "large list": (pa.large_list(pa.string()), [["a", None], None, []]),
-    "fixed size list": (pa.list_(pa.int8(), 2), [[1, 2], None, [3, None]]),
-    "list of lists": (pa.list_(pa.list_(pa.string())), [[["a"], None], None, [[], ["b", "c"]]]),
-    "struct": (
-        pa.struct({"a": pa.int64(), "b": pa.list_(pa.string())}),
-        [{"a": 1, "b": ["x"]}, None, {"a": None, "b": []}],
-    ),
-    "map": (pa.map_(pa.string(), pa.int64()), [[("a", 1)], None, []]),
-    "dictionary": (pa.dictionary(pa.int32(), pa.string()), ["x", None, "y"]),
-    "dictionary in a struct": (
-        pa.struct({"d": pa.dictionary(pa.int8(), pa.string())}),
-        [{"d": "x"}, None, {"d": None}],
-    ),
-}
-
-
-PLAIN = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
-
-
-def payload_table(type_, values, start=0, first_key=0):
-    n = len(values)
-    return pa.table(
-        {
-            "ts": pa.array(range(start, start + n), pa.int64()),
-            "k": pa.array(range(first_key, first_key + n), pa.int64()),
-            "p": pa.array(values, type_),
-        }
-    )
-
-
-@pytest.mark.parametrize("how", ["inner", "full", "anti"])
-@pytest.mark.parametrize("name", PAYLOADS)
-def test_payload_of_every_type(name, how):
-    type_, values = PAYLOADS[name]
-    # Keys 0..2, 3..5 and 6..8 on the left, 3..5 and 9..11 on the right: 3..5 meet, across pushes.
-    schema = payload_table(type_, []).schema
-    join = wm.StreamJoin("l.k = r.k", wm.within(100), how, left_schema=schema, right_schema=schema)
-    tables = [join.push(left=payload_table(type_, values, 0, 0))]
-    tables.append(join.push(right=payload_table(type_, values, 0, 3)))
-    tables.append(join.push(left=payload_table(type_, values, 3, 3), right=payload_table(type_, values, 3, 9)))
-    tables.append(join.push(left=payload_table(type_, values, 6, 6)))
-    tables.append(join.close())
-    for table in tables:
-        table.validate(full=True)
-        assert table.schema == tables[0].schema
-        # Arrow itself can do little with views: plain strings may come out instead
-        assert table.schema.field("p").type in (type_, PLAIN.get(type_))
-    stored = pa.array(values, type_).to_pylist()
-    rows = [row for table in tables for row in table.to_pylist()]
-    for row in rows:
-        if row["k"] is not None:
-            assert row["p"] == stored[row["k"] % 3]
-        if row.get("k_right") is not None:
-            assert row["p_right"] == stored[row["k_right"] % 3]
-    keys = in_order((row["k"], row.get("k_right")) for row in rows)
-    pairs = [(3, 3), (4, 4), (5, 5)]
-    left = [(key, None) for key in (0, 1, 2, 6, 7, 8)]
-    right = [(None, key) for key in (9, 10, 11)]
-    assert keys == in_order({"inner": pairs, "full": pairs + left + right, "anti": left}[how])
+# ---------------------------------------------------------------------------------------- dictionaries
 
 
 def dictionary_table(values, dictionary, start):

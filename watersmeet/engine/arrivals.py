@@ -7,6 +7,7 @@ processing every push at once. What has been pushed but not processed waits in a
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +15,8 @@ import pyarrow as pa
 from watersmeet.engine.arrival import Arrival
 from watersmeet.engine.self_join import one_time
 from watersmeet.query.windows import SIDES, BoundCountWindow, BoundTimeWindow, BoundWindow, Side, other
+from watersmeet.window import capacity
+from watersmeet.window.capacity import sizes
 from watersmeet.window.ticks import Span, span_of
 from watersmeet.window.watermark import Watermarks
 
@@ -29,6 +32,13 @@ class Pushed:
     span: Span | None  # None: no rows
     late: Array | None
     seen: int  # tuples of the other side that had arrived before
+
+
+@dataclass(frozen=True)
+class Reached:
+    """A time that a stream has reached, as the user gave it; which tick it is depends on the time columns of both."""
+
+    value: Any
 
 
 @dataclass
@@ -95,33 +105,53 @@ class Clock:
 
 
 class Collected:
-    """Pushed batches that wait to be processed together."""
+    """Pushed batches that wait to be processed together; in groups, one after the other, where one array cannot hold
+    the text of all."""
 
     def __init__(self, window: BoundWindow, self_join: bool = False):
         self._window = window
         self._self_join = self_join
+        self._before: list[dict[Side, Arrival]] = []  # groups before this one
+        self._begin()
+
+    def _begin(self) -> None:
         self._pushed: dict[Side, list[Pushed]] = {"left": [], "right": []}
+        self._sizes: dict[Side, Array] = {}
 
-    def save(self) -> tuple[dict[Side, list[Pushed]], dict[Side, int]]:
-        """What it takes to `restore` it: lists that only grow, and how far they had grown. O(1)."""
-        return self._pushed, {side: len(self._pushed[side]) for side in SIDES}
+    def save(self) -> tuple[dict[str, Any], dict[Side, int]]:
+        """What it takes to `restore` it: lists that only grow, and how far they had grown. O(groups)."""
+        fields = dict(self.__dict__, _before=list(self._before), _sizes=dict(self._sizes))
+        return fields, {side: len(self._pushed[side]) for side in SIDES}
 
-    def restore(self, saved: tuple[dict[Side, list[Pushed]], dict[Side, int]]) -> None:
-        self._pushed, lengths = saved
+    def restore(self, saved: tuple[dict[str, Any], dict[Side, int]]) -> None:
+        fields, lengths = saved
+        self.__dict__.update(fields)
         for side in SIDES:
             del self._pushed[side][lengths[side] :]
 
     def add(self, side: Side, pushed: Pushed) -> None:
-        if pushed.batch.num_rows:
-            self._pushed[side].append(pushed)
+        if not pushed.batch.num_rows:
+            return
+        if self._pushed[side]:
+            held = self._sizes.get(side)
+            more = sizes(pushed.batch) + (sizes(self._pushed[side][0].batch) if held is None else held)
+            self._sizes[side] = more
+            if (more > capacity.MOST).any():
+                self._before.append(self._group())
+        self._pushed[side].append(pushed)
 
     @property
     def rows(self) -> int:
         sides: tuple[Side, ...] = ("left",) if self._self_join else SIDES
-        return sum(p.batch.num_rows for side in sides for p in self._pushed[side])
+        waiting = sum(p.batch.num_rows for side in sides for p in self._pushed[side])
+        return waiting + sum(group[side].rows for group in self._before for side in sides if side in group)
 
-    def take(self) -> dict[Side, Arrival]:
-        """What was collected, as one arrival a side."""
+    def take(self) -> list[dict[Side, Arrival]]:
+        """What was collected, as one arrival a side; mostly in one group."""
+        groups, self._before = [*self._before, self._group()], []
+        return groups
+
+    def _group(self) -> dict[Side, Arrival]:
         arrivals: dict[Side, Arrival] = {}
         for side in SIDES:
             pushed = self._pushed[side]
@@ -134,7 +164,7 @@ class Collected:
             else:
                 low, high = self._window.partners(side, ticks)
             arrivals[side] = Arrival(batch, ticks, span, late, low, high)
-        self._pushed = {"left": [], "right": []}
+        self._begin()
         return arrivals
 
     def _positions(self, side: Side, ticks: Array) -> tuple[Array, Array]:

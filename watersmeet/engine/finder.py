@@ -17,6 +17,7 @@ from watersmeet.engine.results import How, Results
 from watersmeet.memory import room
 from watersmeet.query.plan import JoinPlan, Residual, SidePlan
 from watersmeet.query.windows import Side, other
+from watersmeet.window.capacity import in_parts
 from watersmeet.window.chain import Subwindow, Target
 from watersmeet.window.payload import Payload
 from watersmeet.workers import ALONE, SMALL, Workers
@@ -49,7 +50,7 @@ class _Found:
     pieces: list[Piece]
     pairs: int
     rows: int  # results
-    batch: pa.RecordBatch | None
+    batches: list[pa.RecordBatch]
     probe_seconds: float
     gather_seconds: float
 
@@ -80,7 +81,7 @@ class Finder:
             if part is not None:  # `beside` gives nothing
                 self._metrics.seconds["probe"] += part.probe_seconds
                 self._metrics.seconds["gather"] += part.gather_seconds
-                results.add(part.rows, part.batch)
+                results.add(part.rows, part.batches)
                 pieces += part.pieces
                 pairs += part.pairs
         if size:
@@ -94,7 +95,7 @@ class Finder:
         probes = batch.probes
         if results.counts_only and self._how == "inner" and residual is None:
             count = sum(t.subwindow.structure.count(probes, start, stop, t.bounds) for t in batch.targets)
-            return _Found([], 0, count, None, time.perf_counter() - begin, 0.0)
+            return _Found([], 0, count, [], time.perf_counter() - begin, 0.0)
         pieces: list[Piece] = []
         for target in batch.targets:
             sub = target.subwindow
@@ -107,8 +108,8 @@ class Finder:
         middle = time.perf_counter()
         total = sum(rows.size for _, rows, _ in pieces)
         if self._how in ("semi", "anti"):
-            return _Found(pieces, total, 0, None, middle - begin, 0.0)
-        made = None
+            return _Found(pieces, total, 0, [], middle - begin, 0.0)
+        made: list[pa.RecordBatch] = []
         if total and not results.counts_only:
             own, stored = room(total, np.int64), room(total, np.int64)
             at = 0
@@ -123,6 +124,16 @@ class Finder:
         self, side: Side, residual: Residual, first: int, sub: Subwindow, rows: Array, partners: Array
     ) -> Array:
         """Which of the candidates satisfy the residual."""
+
+        def check(start: int, stop: int) -> Array:
+            return self._check(side, residual, first, sub, rows[start:stop], partners[start:stop])
+
+        kept = in_parts(check, 0, rows.size)
+        return kept[0] if len(kept) == 1 else np.concatenate(kept)
+
+    def _check(
+        self, side: Side, residual: Residual, first: int, sub: Subwindow, rows: Array, partners: Array
+    ) -> Array:
         columns = {}
         for one, names, at, base in (
             (side, residual.left_columns if side == "left" else residual.right_columns, rows, first),

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
 
+from watersmeet.engine.columns import Place, recast, stored_type, untyped
 from watersmeet.query.windows import Side
+
+#: The labels of the rows of a pandas frame whose index has no name.
+_ROW_LABELS = re.compile(r"__index_level_\d+__")
 
 
 def as_batch(data: Any, side: Side, known: pa.Schema | None = None) -> pa.RecordBatch:
@@ -14,10 +20,10 @@ def as_batch(data: Any, side: Side, known: pa.Schema | None = None) -> pa.Record
     if known is not None and isinstance(data, pa.RecordBatch) and data.schema.equals(known):
         return data
     batch = _read(data, side)
-    if any(_has_view(t) for t in batch.schema.types):
-        schema = pa.schema([pa.field(f.name, _without_views(f.type)) for f in batch.schema])
-        columns = [column.cast(field.type) for column, field in zip(batch.columns, schema, strict=True)]
-        return pa.RecordBatch.from_arrays(columns, schema=schema)
+    labels = [name for name in batch.schema.names if _ROW_LABELS.fullmatch(name)]
+    wanted = known.names if known is not None else []
+    if labels and b"pandas" in (batch.schema.metadata or {}):
+        batch = batch.drop_columns([name for name in labels if name not in wanted])
     return batch
 
 
@@ -38,6 +44,7 @@ def _read(data: Any, side: Side) -> pa.RecordBatch:
             table = pa.RecordBatchReader.from_stream(data).read_all()
         except (pa.ArrowInvalid, TypeError) as error:
             raise TypeError(f"{side} must hold columns, got {type(data).__name__}: {error}") from None
+        table = _with_named_range(table, data)
     else:
         raise TypeError(
             f"{side} must be a pyarrow Table or RecordBatch, or anything that speaks the Arrow C stream interface "
@@ -45,82 +52,76 @@ def _read(data: Any, side: Side) -> pa.RecordBatch:
         )
     if not table.num_columns:
         raise ValueError(f"{side} has no columns")
-    columns = [_one_array(column) for column in table.columns]
+    columns = [_one_array(table.column(i), Place(side, name)) for i, name in enumerate(table.column_names)]
     return pa.RecordBatch.from_arrays(columns, schema=table.schema)
 
 
-def _one_array(column: pa.ChunkedArray) -> pa.Array:
+def _with_named_range(table: pa.Table, data: Any) -> pa.Table:
+    """pandas hands over a named index as a column, except for ranges: these, too, so that all pushes have it."""
+    index: Any = getattr(data, "index", None)
+    name = getattr(index, "name", None)
+    if type(index).__name__ != "RangeIndex" or not isinstance(name, str) or name in table.column_names:
+        return table
+    return table.append_column(name, pa.array(range(index.start, index.stop, index.step), pa.int64()))
+
+
+def _one_array(column: pa.ChunkedArray, place: Place) -> pa.Array:
     if column.num_chunks == 1:
         return column.chunk(0)
-    joined = column.combine_chunks()
+    if not column.num_chunks:
+        return pa.nulls(0, column.type)
+    try:
+        joined = column.combine_chunks()
+    except pa.ArrowInvalid:
+        joined = column
     if isinstance(joined, pa.ChunkedArray):  # more text than 32-bit offsets can address
-        raise ValueError("a batch holds more than 2 GiB of text in one column; push smaller batches")
+        raise ValueError(f"{place} has more than 2 GiB of text; push smaller batches")
     return joined
 
 
-# Arrow's view types (Polars gives them for text) are stored as plain text and bytes: Arrow itself can hardly compute
-# with views, and a view keeps alive the whole buffer that it points into.
-
-
-def _has_view(t: pa.DataType) -> bool:
-    return "view" in str(t)
-
-
-def _without_views(t: pa.DataType) -> pa.DataType:
-    if t == pa.string_view():
-        return pa.string()
-    if t == pa.binary_view():
-        return pa.binary()
-    if pa.types.is_struct(t):
-        return pa.struct([pa.field(f.name, _without_views(f.type)) for f in t])
-    if pa.types.is_map(t):
-        return pa.map_(_without_views(t.key_type), _without_views(t.item_type))
-    if pa.types.is_fixed_size_list(t):
-        return pa.list_(_without_views(t.value_type), t.list_size)
-    if pa.types.is_large_list(t) or str(t).startswith("large_list_view"):
-        return pa.large_list(_without_views(t.value_type))
-    if pa.types.is_list(t) or str(t).startswith("list_view"):
-        return pa.list_(_without_views(t.value_type))
-    if pa.types.is_dictionary(t):
-        return pa.dictionary(t.index_type, _without_views(t.value_type), t.ordered)
-    return t
-
-
 def check_schema(schema: pa.Schema, side: Side) -> pa.Schema:
-    """A schema that a stream may have; metadata and nullability do not matter."""
+    """A schema that a stream may have, of the types that it is kept in; metadata and nullability do not matter."""
     if not isinstance(schema, pa.Schema):
         raise TypeError(f"{side}_schema must be a pyarrow.Schema, got {type(schema).__name__}")
-    names = schema.names
+    _check_names(schema.names, f"the {side} stream")
+    return pa.schema([(field.name, stored_type(field.type, Place(side, field.name))) for field in schema])
+
+
+def _check_names(names: Sequence[str], what: str) -> None:
     for name in names:
         if names.count(name) > 1:
-            raise ValueError(f"the {side} stream has two columns named {name!r}; rename one")
-    return pa.schema([(field.name, _without_views(field.type)) for field in schema])
+            raise ValueError(f"{what} has two columns named {name!r}; rename one")
+
+
+def first_schema(batch: pa.RecordBatch, side: Side) -> pa.Schema:
+    """The schema of a stream, by its first batch."""
+    schema = check_schema(batch.schema, side)
+    for field in schema:
+        if untyped(field.type):
+            raise ValueError(
+                f"column {field.name!r} of this first {side} batch is {field.type}: it holds nothing but nulls, which "
+                f"does not tell the type of what is to come; give {side}_schema= to StreamJoin, or cast the column"
+            )
+    return schema
 
 
 def conform(batch: pa.RecordBatch, schema: pa.Schema, side: Side) -> pa.RecordBatch:
-    """The batch with the stream's schema, or an error that says what differs."""
+    """The batch with the stream's schema, or an error that says what differs.
+
+    Columns may be in another order, and of another type if the stream's has room for all of their values.
+    """
     if batch.schema.equals(schema):
         return batch
     names = batch.schema.names
-    if names != schema.names:
-        missing = [name for name in schema.names if name not in names]
-        extra = [name for name in names if name not in schema.names]
-        what = "; ".join(
-            text
-            for text in (
-                f"missing: {', '.join(missing)}" if missing else "",
-                f"not expected: {', '.join(extra)}" if extra else "",
-                "the columns are in another order" if not missing and not extra else "",
-            )
-            if text
-        )
+    _check_names(names, f"this {side} batch")
+    missing = [name for name in schema.names if name not in names]
+    extra = [name for name in names if name not in schema.names]
+    if missing or extra:
+        parts = [f"missing: {', '.join(missing)}"] if missing else []
+        parts += [f"not expected: {', '.join(extra)}"] if extra else []
         raise ValueError(
-            f"this {side} batch has other columns than the stream ({what}); the stream has {', '.join(schema.names)}: "
-            f"select them before the push"
+            f"this {side} batch has other columns than the stream ({'; '.join(parts)}); the stream has "
+            f"{', '.join(schema.names)}: select them before the push"
         )
-    for name, got, expected in zip(names, batch.schema.types, schema.types, strict=True):
-        if got != expected:
-            raise ValueError(
-                f"column {name!r} of this {side} batch is {got}, in the stream it is {expected}; cast it first"
-            )
-    return pa.RecordBatch.from_arrays(batch.columns, schema=schema)
+    columns = [recast(batch.column(field.name), field.type, Place(side, field.name)) for field in schema]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)

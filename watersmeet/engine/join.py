@@ -14,14 +14,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from watersmeet.engine.arrivals import Clock, Collected
+from watersmeet.engine.arrivals import Clock, Collected, Reached
 from watersmeet.engine.choose import check_index, plan_and_index
 from watersmeet.engine.core import JoinCore
 from watersmeet.engine.explain import batches_text, chosen_lines
-from watersmeet.engine.inputs import as_batch, check_schema, conform
+from watersmeet.engine.inputs import as_batch, check_schema, conform, first_schema
 from watersmeet.engine.late import LateRows
 from watersmeet.engine.metrics import Metrics
-from watersmeet.engine.results import HOWS, OUTPUTS, Results, combined, pairs_schema, rows_schema
+from watersmeet.engine.results import HOWS, OUTPUTS, Results, combined, empty_table, pairs_schema, rows_schema
 from watersmeet.engine.sizes import Sizes
 from watersmeet.engine.turns import Turns
 from watersmeet.interrupts import uninterrupted
@@ -115,7 +115,7 @@ class StreamJoin:
         self._turns = Turns()
         self._half_done: str | None = None  # a call that could not be undone
         self._schemas: dict[Side, pa.Schema | None] = {"left": None, "right": None}
-        self._held: list[tuple[Side, pa.RecordBatch | int]] = []  # pushes before both schemas are known
+        self._held: list[tuple[Side, pa.RecordBatch | Reached]] = []  # pushes before both schemas are known
         self._late = {side: LateRows(keep_late) for side in SIDES}
         self._core: JoinCore | None = None
         self._clock: Clock  # from `_bind` on
@@ -143,7 +143,7 @@ class StreamJoin:
             for side, batch in read.items():
                 known = schemas[side]
                 if known is None:
-                    known = schemas[side] = check_schema(batch.schema, side)
+                    known = schemas[side] = first_schema(batch, side)
                 batches[side] = conform(batch, known, side)
             if self._self_join and batches:
                 batches["right"], schemas["right"] = batches["left"], schemas["left"]
@@ -166,7 +166,7 @@ class StreamJoin:
             assert isinstance(window, BoundTimeWindow)
             ticks = {side: window.tick(value, side) for side, value in given.items() if value is not None}
             if self._core is None:
-                self._held += list(ticks.items())
+                self._held += [(side, Reached(value)) for side, value in given.items() if value is not None]
                 return self._nothing()
             clock = self._clock.copy()
             assert clock.watermarks is not None
@@ -237,16 +237,15 @@ class StreamJoin:
         """The late tuples of one side, kept since the last call (the newest `keep_late` of them).
 
         In a self join: `take_late()`. Where its roles have different time columns, a tuple may be late in one of them
-        only: "left" and "right" then have those that were late in that role.
+        only: "left" and "right" then have those that were late in that role. Before a stream's columns are known, there
+        are none.
         """
         if side is None and self._self_join:
             side = "left"
         _one_of("side", side, SIDES)
         schema = self._schemas[side]  # type: ignore[index]
-        if schema is None:
-            raise ValueError(f"nothing has been pushed on the {side} stream yet")
         with self._turns.of("take_late"):
-            return self._late[side].take(schema)  # type: ignore[index]
+            return empty_table(None) if schema is None else self._late[side].take(schema)  # type: ignore[index]
 
     def explain(self) -> str:
         """What was chosen, and why; a line a fact."""
@@ -361,8 +360,8 @@ class StreamJoin:
             if isinstance(what, pa.RecordBatch):
                 answers.append(self._push_bound({side: what}))
             else:
-                assert self._clock.watermarks is not None
-                self._clock.watermarks.observe(side, what)
+                assert isinstance(self._clock.window, BoundTimeWindow) and self._clock.watermarks is not None
+                self._clock.watermarks.observe(side, self._clock.window.tick(what.value, side))
         answers.append(self._push_bound(batches))
         return combined(answers, self._nothing())
 
@@ -372,7 +371,7 @@ class StreamJoin:
             self._window.bind_one(batch.schema, side).read(batch, side)
 
     def _unbound_window(self) -> BoundTimeWindow | None:
-        """The window as far as one known schema tells: enough to read a time."""
+        """The window as far as one known schema tells: enough to check a time, not to know its tick."""
         assert not isinstance(self._window, Last)
         for side in SIDES:
             schema = self._schemas[side]
@@ -418,23 +417,24 @@ class StreamJoin:
     def _step(self, results: Results) -> None:
         assert self._core is not None
         self._collecting_since = None
-        self._core.step(self._collected.take(), self._clock.expired_below(), results)
+        *before, last = self._collected.take()
+        for arrivals in before:  # nothing may go yet: what comes after was pushed when it was still there
+            self._core.step(arrivals, {"left": None, "right": None}, results)
+        self._core.step(last, self._clock.expired_below(), results)
 
     def _results(self) -> Results:
         return Results(self._output, self._schema, self._left_only)
 
     def _nothing(self) -> pa.Table | int:
-        """An empty answer; before both schemas are known it has the columns that are."""
+        """An empty answer; without columns as long as the streams do not tell which there are."""
         if self._output == "count":
             return 0
+        left_only = self._how in ("semi", "anti")
         if self._core is not None:
-            return self._schema.empty_table()
+            return empty_table(self._schema)
         if self._output == "pairs":
-            return pairs_schema(self._how in ("semi", "anti")).empty_table()
-        known = self._schemas["left"] or pa.schema([])
-        if self._how in ("semi", "anti"):
-            return known.empty_table()
-        return rows_schema(known, self._schemas["right"], self._suffix).empty_table()
+            return empty_table(pairs_schema(left_only))
+        return empty_table(self._schemas["left"] if left_only else None)
 
     def _close_unbound(self) -> pa.Table | int:
         """The end, though a stream never showed its schema: the other's tuples come out alone, if any do."""

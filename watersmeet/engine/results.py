@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from watersmeet.query.windows import Side
+from watersmeet.window.capacity import in_parts
 from watersmeet.window.payload import Payload
 from watersmeet.workers import Workers
 
@@ -42,6 +43,11 @@ def pairs_schema(left_only: bool) -> pa.Schema:
     return pa.schema([(name, pa.int64()) for name in names])
 
 
+def empty_table(schema: pa.Schema | None) -> pa.Table:
+    """No rows; no columns either while these are not known. Arrow's own `empty_table` does not know all types."""
+    return pa.Table.from_batches([], schema=schema or pa.schema([]))
+
+
 class Results:
     """The results of one step."""
 
@@ -58,19 +64,22 @@ class Results:
 
     def pairs(
         self, side: Side, own: Array, stored: Array, payloads: dict[Side, Payload], workers: Workers
-    ) -> pa.RecordBatch:
-        """Pairs as a batch of results: positions of tuples of `side` that arrived, and of their partners."""
+    ) -> list[pa.RecordBatch]:
+        """Pairs as batches of results, mostly one: positions of tuples of `side` that arrived, and of partners."""
         left, right = (own, stored) if side == "left" else (stored, own)
         if self._output == "pairs":
-            return self._batch(left, right)
-        return self._batch(
-            *payloads["left"].take(left, workers=workers), *payloads["right"].take(right, workers=workers)
-        )
+            return [self._batch(left, right)]
 
-    def add(self, rows: int, batch: pa.RecordBatch | None) -> None:
-        """So many results; None: counted only."""
+        def make(start: int, stop: int) -> pa.RecordBatch:
+            ours = payloads["left"].take(left[start:stop], workers=workers)
+            return self._batch(*ours, *payloads["right"].take(right[start:stop], workers=workers))
+
+        return in_parts(make, 0, left.size)
+
+    def add(self, rows: int, batches: list[pa.RecordBatch]) -> None:
+        """So many results; no batches: counted only."""
         self.rows += rows
-        if batch is not None:
+        for batch in batches:
             self._take(batch)
 
     def _take(self, batch: pa.RecordBatch) -> None:
@@ -86,11 +95,16 @@ class Results:
             both = (positions, missing) if side == "left" else (missing, positions)
             self._take(self._batch(*(both[:1] if self._left_only else both)))
             return
-        columns = payload.take(positions)
-        if not self._left_only:
-            theirs = other.nothing(positions.size)
-            columns = [*columns, *theirs] if side == "left" else [*theirs, *columns]
-        self._take(self._batch(*columns))
+
+        def make(start: int, stop: int) -> pa.RecordBatch:
+            columns = payload.take(positions[start:stop])
+            if not self._left_only:
+                theirs = other.nothing(stop - start)
+                columns = [*columns, *theirs] if side == "left" else [*theirs, *columns]
+            return self._batch(*columns)
+
+        for batch in in_parts(make, 0, positions.size):
+            self._take(batch)
 
     def _batch(self, *columns: Array | pa.Array) -> pa.RecordBatch:
         arrays = [pa.array(c) if isinstance(c, np.ndarray) else c for c in columns]  # by reference

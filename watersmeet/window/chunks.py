@@ -74,9 +74,12 @@ class Chunks:
                 break
             if newest_start + newest.num_rows != start:
                 break
+            both = _joined(newest, batch)
+            if both is None:
+                break
             start = newest_start
             self._chunks.pop()
-            batch = _joined(newest, batch)
+            batch = both
         at = len(self._chunks)
         self._put(batch, start)
         if at == before > 0:
@@ -200,6 +203,10 @@ class Chunks:
         return (self._first >> _BLOCK_BITS) << _BLOCK_BITS
 
 
-def _joined(first: pa.RecordBatch, second: pa.RecordBatch) -> pa.RecordBatch:
-    columns = [pa.concat_arrays([a, b]) for a, b in zip(first.columns, second.columns, strict=True)]
+def _joined(first: pa.RecordBatch, second: pa.RecordBatch) -> pa.RecordBatch | None:
+    """None: one array cannot hold both (`capacity.py`)."""
+    try:
+        columns = [pa.concat_arrays([a, b]) for a, b in zip(first.columns, second.columns, strict=True)]
+    except pa.ArrowInvalid:
+        return None
     return pa.RecordBatch.from_arrays(columns, schema=first.schema)

@@ -25,6 +25,7 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 from watersmeet.memory import allocate
+from watersmeet.window import capacity
 
 Array = np.ndarray
 
@@ -165,10 +166,11 @@ class ColumnKind:
 
     def __init__(self, type_: pa.DataType):
         self.type = type_
-        self.offset_type = _OFFSETS.get(type_)
+        extension = isinstance(type_, pa.BaseExtensionType)  # of which some cannot be hashed
+        self.offset_type = None if extension else _OFFSETS.get(type_)
         self.boolean = pa.types.is_boolean(type_)
         width = None
-        if not (self.boolean or pa.types.is_nested(type_) or isinstance(type_, pa.BaseExtensionType)):
+        if not (self.boolean or pa.types.is_nested(type_) or extension):
             try:
                 width = type_.bit_width // 8
             except ValueError:
@@ -206,8 +208,8 @@ class ColumnKind:
         elif self.offset_type is not None:
             offset_buffer, offsets = allocate(n + 1, self.offset_type)
             total = _gather_offsets(where[2], chunk, row, offsets)
-            if self.offset_type is np.int32 and total > np.iinfo(np.int32).max:
-                raise OverflowError("a result column holds more than 2 GiB of text")
+            if self.offset_type is np.int32 and total > capacity.MOST:
+                raise capacity.TooMuch
             text_buffer, text = allocate(total, np.uint8)
             _gather_texts(where[2], where[3], chunk, row, offsets, text)
             buffers = [validity, offset_buffer, text_buffer]
@@ -229,9 +231,10 @@ def gather_by_chunk(arrays: dict[int, pa.Array], type_: pa.DataType, chunk: Arra
     order = np.argsort(chunk, kind="stable")
     by_chunk = chunk[order]
     edges = np.flatnonzero(np.diff(by_chunk)) + 1
-    pieces = []
-    for part in np.split(order, edges) if order.size else []:
-        pieces.append(arrays[int(chunk[part[0]])].take(pa.array(row[part])))
+    parts = [(arrays[int(chunk[part[0]])], row[part]) for part in np.split(order, edges)] if order.size else []
+    if sum(capacity.extent(array, rows, rows + 1) for array, rows in parts) > capacity.MOST:
+        raise capacity.TooMuch
+    pieces = [array.take(pa.array(rows)) for array, rows in parts]
     if not pieces:
         return pa.nulls(0, type_)
     if len(pieces) == 1:
