@@ -45,22 +45,22 @@ class Payload:
     def nbytes(self) -> int:
         return self._chunks.nbytes() + sum(rows.nbytes() for rows in (self._rows, self._nulls) if rows is not None)
 
-    def save(self) -> dict[str, Any]:
+    def save(self) -> tuple[Any, ...]:
         """What it takes to `restore` it. O(slabs and chunks)."""
-        held = {name: each.save() for name, each in self._parts().items()}
-        return {"held": held, "_nulls": self._nulls, "_nulls_until": self._nulls_until, "_end": self._end}
+        return self._nulls, self._nulls_until, self._end, [part.save() for part in self._parts()]
 
-    def restore(self, saved: dict[str, Any]) -> None:
-        self._nulls, self._nulls_until, self._end = saved["_nulls"], saved["_nulls_until"], saved["_end"]
-        for name, each in self._parts().items():
-            each.restore(saved["held"][name])
+    def restore(self, saved: tuple[Any, ...]) -> None:
+        self._nulls, self._nulls_until, self._end, parts = saved
+        for part, was in zip(self._parts(), parts, strict=True):
+            part.restore(was)
 
-    def _parts(self) -> dict[str, Any]:
-        found = {"rows": self._rows, "nulls": self._nulls, "chunks": self._chunks}
-        return {name: part for name, part in found.items() if part is not None}
+    def _parts(self) -> list[Any]:
+        """Where tuples are."""
+        parts: list[Any] = [part for part in (self._rows, self._nulls) if part is not None]
+        return [*parts, self._chunks] if self._others else parts
 
     def check_invariants(self) -> None:
-        for part in self._parts().values():
+        for part in self._parts():
             part.check_invariants()
 
     def append(self, batch: pa.RecordBatch) -> None:

@@ -114,12 +114,12 @@ class Rows:
         spare = sum(slab.rows for slab in self._spare)
         return (sum(slab.rows for _, slab in self._slabs) - (self._room - self._end) + spare) * self._width
 
-    def save(self) -> dict[str, Any]:
+    def save(self) -> tuple[Any, ...]:
         """What it takes to `restore` it."""
-        return dict(self.__dict__, _slabs=list(self._slabs), _spare=list(self._spare))
+        return list(self._slabs), list(self._spare), self._end, self._room, self._bases, self._first_block
 
-    def restore(self, saved: dict[str, Any]) -> None:
-        self.__dict__.update(saved)
+    def restore(self, saved: tuple[Any, ...]) -> None:
+        self._slabs, self._spare, self._end, self._room, self._bases, self._first_block = saved
 
     def append(self, columns: Array, n: int) -> None:
         """n rows of columns that lie at these addresses."""
