@@ -35,7 +35,7 @@ def specified(on, window, how, left: pa.Schema, right: pa.Schema, route="auto", 
     predicate = parse(on)
     plan = ordered_plan(compile_plan(predicate, left, right))
     chosen, _ = choose_route(route, plan, left, right, how, cores)
-    return JoinSpec(predicate, window, how, left, right, suffix, chosen, core_keys(chosen.cores, cores))
+    return JoinSpec(predicate, window, how, left, right, suffix, chosen, core_keys(chosen.cores, cores), cores)
 
 
 class _Value:

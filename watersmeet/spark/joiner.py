@@ -25,6 +25,7 @@ from watersmeet.spark.packs import COUNTERS, joined
 from watersmeet.spark.runs import OpenCore
 from watersmeet.spark.spec import Compiled, JoinSpec, compiled
 from watersmeet.spark.state import CoreState
+from watersmeet.spark.task import check_query
 from watersmeet.window.ticks import span_of
 
 Batches = dict[Side, list[pa.RecordBatch]]
@@ -35,6 +36,7 @@ class Joiner(StatefulProcessor):
         self._spec = spec
 
     def init(self, handle: StatefulProcessorHandle) -> None:
+        check_query(self._spec)
         self._state = CoreState(handle)
 
     def handleInputRows(self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any) -> Iterator[pd.DataFrame]:

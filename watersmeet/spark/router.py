@@ -14,6 +14,7 @@ from watersmeet.spark.narrow import narrowed
 from watersmeet.spark.packs import PACK_ARROW, PACK_BYTES, joined, pieces
 from watersmeet.spark.schemas import conform
 from watersmeet.spark.spec import Compiled, JoinSpec, compiled
+from watersmeet.spark.task import check_query
 
 Array = np.ndarray
 
@@ -29,6 +30,7 @@ class Router:
         self._side: Side = side
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        check_query(self._spec)
         join = compiled(self._spec)
         schema = self._spec.schema(self._side)
         held: list[pa.RecordBatch] = []
