@@ -20,10 +20,13 @@ import pyarrow as pa
 from watersmeet.query.parse import parse
 from watersmeet.query.plan import compile_plan
 from watersmeet.routing.choose import choose_route
+from watersmeet.spark import cache
 from watersmeet.spark import joiner as joiner_module
+from watersmeet.spark import unpacker as unpacker_module
 from watersmeet.spark.clock import SparkClock
 from watersmeet.spark.cores import core_keys
 from watersmeet.spark.joiner import Joiner
+from watersmeet.spark.limits import LIMITS, Limits
 from watersmeet.spark.router import Router
 from watersmeet.spark.spec import JoinSpec, compiled, ordered_plan
 from watersmeet.spark.unpacker import unpacked
@@ -103,8 +106,10 @@ class _Fired:
 
 
 class StandIn:
-    def __init__(self, spec: JoinSpec, folder: Path, seed: int = 0):
+    def __init__(self, spec: JoinSpec, folder: Path, seed: int = 0, limits: Limits = LIMITS):
         self.spec = spec
+        self.limits = limits
+        self.number = 0  # of the micro-batch
         self.folder = folder
         self.handle = _Handle()
         self.watermark = 0
@@ -159,6 +164,7 @@ class StandIn:
             self._attempt(packs)
             self.handle = handle
         frames, results = self._attempt(packs)
+        self.number += 1
         self.last = defaultdict(int)
         for frame in frames:
             for name in frame.columns[1:]:
@@ -167,14 +173,15 @@ class StandIn:
         return results
 
     def _attempt(self, packs):
-        joiner = Joiner(self.spec)
+        joiner = Joiner(self.spec, self.limits)
         joiner.init(self.handle)
         by_core = defaultdict(list)
         for pack in packs:
             by_core[pack["core"]].append(pack)
         times = _Times(self.watermark)
         frames = []
-        joiner_module.query_folder = lambda: self.folder / "query"
+        joiner_module.query_folder = unpacker_module.query_folder = lambda: self.folder / "query"
+        cache.batch_id = lambda: self.number
         for core, mine in by_core.items():
             self.handle.key = core
             half = len(mine) // 2

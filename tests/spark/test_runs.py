@@ -7,14 +7,11 @@ import pyarrow as pa
 import pytest
 
 import watersmeet as wm
-from watersmeet.spark import cache
 from watersmeet.spark.compact import FAN_IN
 
 from .standin import StandIn, specified
 
 SCHEMA = pa.schema([("ts", pa.int64()), ("x", pa.int64()), ("text", pa.string())])
-
-CHUNK = pa.record_batch({"x": [1, 2, 3]})
 
 
 def stream(seed, batches, rows, jitter=0):
@@ -109,34 +106,3 @@ def test_a_null_time_is_refused(tmp_path):
     bad = pa.table({"ts": [1_000, None], "x": [3, 4], "text": ["a", "b"]}, schema=SCHEMA)
     with pytest.raises(ValueError, match="time column 'ts' of the left stream is null"):
         StandIn(spec, tmp_path).batch(bad, None)
-
-
-def test_folders_of_silent_queries_are_cleared_away(tmp_path, monkeypatch):
-    old, new = tmp_path / "old", tmp_path / "new"
-    cache.CoreFiles(old, "0").put_chunk("a", CHUNK)
-    cache.CoreFiles(new, "0").put_chunk("a", CHUNK)
-    cache.sweep(new)
-    assert old.exists()
-    monkeypatch.setattr(cache, "SILENT_SECONDS", -10.0)
-    cache._swept.clear()
-    cache.sweep(new)
-    assert not old.exists()
-    assert cache.CoreFiles(new, "0").chunk("a", CHUNK.schema) == CHUNK
-
-
-def test_files_of_other_attempts_go_but_not_while_they_may_be_needed(tmp_path, monkeypatch):
-    files = cache.CoreFiles(tmp_path, "0")
-    files.put_chunk("mine", CHUNK)
-    files.put_chunk("failed", CHUNK)
-    unfinished = tmp_path / "0" / "other.chunk.1234"  # an attempt that is still being made
-    results = tmp_path / "results" / "lost.arrow"  # of one that failed before they were taken
-    results.parent.mkdir()
-    for path in (unfinished, results):
-        path.write_bytes(b"x")
-    files.keep({"mine"})
-    assert files.chunk("failed", CHUNK.schema) is None
-    assert unfinished.exists() and results.exists()
-    monkeypatch.setattr(cache, "SILENT_SECONDS", -10.0)
-    files.keep({"mine"})
-    assert not unfinished.exists() and not results.exists()
-    assert files.chunk("mine", CHUNK.schema) == CHUNK

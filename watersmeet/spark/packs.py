@@ -69,6 +69,20 @@ def pieces(batch: pa.RecordBatch, most: int = PACK_BYTES) -> Iterator[pa.RecordB
         yield batch.slice(start, step)
 
 
+def portions(batches: list[pa.RecordBatch], most: int) -> Iterator[list[pa.RecordBatch]]:
+    """Batches that follow each other, as many at a time as have at most so many bytes together; at least one."""
+    held: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        if held and size + batch.nbytes > most:
+            yield held
+            held, size = [], 0
+        held.append(batch)
+        size += batch.nbytes
+    if held:
+        yield held
+
+
 def joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     """Several batches of one schema, at least one, as one."""
     if len(batches) == 1:

@@ -20,6 +20,8 @@ Array = np.ndarray
 
 #: Spark hands over 10,000 rows at a time; so many are gathered before they are packed.
 PORTION_ROWS = 1 << 19
+#: And no more bytes, for an Arrow array ends at 2 GiB of text. Spark's batches have 64 MiB, or one row if it is larger.
+MOST_BYTES = 256 << 20
 
 
 class Router:
@@ -36,6 +38,9 @@ class Router:
         held: list[pa.RecordBatch] = []
         rows = size = 0
         for batch in batches:
+            if held and size + batch.nbytes > MOST_BYTES:
+                yield from self._packs(join, joined(held))
+                held, rows, size = [], 0, 0
             if batch.num_rows:
                 held.append(conform(batch, schema))
                 rows += batch.num_rows
