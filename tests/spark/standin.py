@@ -1,7 +1,7 @@
 """A stand-in for Spark: runs router, joiner and unpacker as micro-batches, in this process, without a JVM.
 
-It does what Spark does around them: cuts the input into tasks, groups packs by core, keeps state by key (and throws it
-away when an attempt fails), moves the watermark after each micro-batch, fires timers, and runs a micro-batch without
+It does what Spark does around them: cuts the input into tasks, groups packs by core, keeps state by key (that of one of
+several attempts), moves the watermark after each micro-batch, fires timers, and runs a micro-batch without
 data when the watermark has moved.
 """
 
@@ -155,15 +155,16 @@ class StandIn:
             pieces = table.slice(start, stop - start).to_batches(max_chunksize=self._random.choice([3, 1000, 100_000]))
             for rows in Router(self.spec, side)(iter(pieces)):
                 packs += rows.to_pylist()
-        self._random.shuffle(packs)
         return packs
 
     def _attempts(self, packs, fails) -> list[pa.RecordBatch]:
-        for _ in range(fails):  # its state is lost, its files are not
-            handle, self.handle = self.handle, copy.deepcopy(self.handle)
-            self._attempt(packs)
-            self.handle = handle
-        frames, results = self._attempt(packs)
+        before, after = self.handle, []
+        for _ in range(fails + 1):  # each begins with the same state, and finds the files of the others
+            self.handle = copy.deepcopy(before) if fails else before
+            frames, results = self._attempt(packs)
+            after.append(self.handle)
+        # Not always the state of the last: with speculation, or two actions on a batch, Spark takes any of them.
+        self.handle = self._random.choice(after)
         self.number += 1
         self.last = defaultdict(int)
         for frame in frames:
@@ -176,7 +177,7 @@ class StandIn:
         joiner = Joiner(self.spec, self.limits)
         joiner.init(self.handle)
         by_core = defaultdict(list)
-        for pack in packs:
+        for pack in self._random.sample(packs, len(packs)):  # in another order each time
             by_core[pack["core"]].append(pack)
         times = _Times(self.watermark)
         frames = []
