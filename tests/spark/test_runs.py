@@ -11,9 +11,11 @@ import pyarrow as pa
 import pytest
 
 import watersmeet as wm
+from watersmeet.spark import router
 from watersmeet.spark.compact import FAN_IN
 from watersmeet.spark.cores import core_keys
 from watersmeet.spark.limits import LIMITS, Limits
+from watersmeet.spark.packs import joined
 from watersmeet.spark.spec import VERSION
 
 from .standin import StandIn, specified
@@ -247,3 +249,31 @@ def test_state_of_other_partitions_is_refused(tmp_path):
     spark.spec = replace(spec, keys=core_keys(2, 8), partitions=8)
     with pytest.raises(ValueError, match="spark.sql.shuffle.partitions was '2', now is '8'"):
         spark.batch(batch, batch)
+
+
+@pytest.mark.parametrize("route", ["cells", "split"])
+def test_a_pair_is_found_once_whether_its_cores_take_one_step_or_several(tmp_path, route):
+    """Visitors and stored tuples of one micro-batch: all cores must agree on who comes first."""
+    spec = specified("abs(l.x - r.x) <= 9", wm.within(50), "inner", SCHEMA, SCHEMA, route=route, cores=3)
+    spark = StandIn(spec, tmp_path, limits=Limits(step=150))
+    left, right, results = [], [], []
+    for a, b in zip(stream(1, 30, 10), stream(2, 30, 10), strict=True):
+        left.append(a)
+        right.append(b)
+        results.append(spark.batch(a, b))
+    table = pa.concat_tables(results)
+    columns = [table.column(name).to_pylist() for name in ("ts", "x", "ts_right", "x_right")]
+    assert sorted(zip(*columns, strict=True)) == pairs(pa.concat_tables(left), pa.concat_tables(right), 50, 9)
+
+
+def test_the_router_joins_no_more_than_an_array_can_hold(monkeypatch):
+    """As with rows of many megabytes: here, with more than 100 bytes."""
+    spec = specified("l.x = r.x", wm.within(5), "inner", SCHEMA, SCHEMA, route="single", cores=1)
+    (one,) = stream(1, 1, 20)
+    sizes = []
+    monkeypatch.setattr(router, "joined", lambda batches: sizes.append(len(batches)) or joined(batches))
+    for most, expected in ((1 << 30, [5]), (100, [1] * 5)):
+        monkeypatch.setattr(router, "MOST_BYTES", most)
+        sizes.clear()
+        assert sum(1 for _ in router.Router(spec, "left")(iter(one.to_batches(max_chunksize=4)))) == len(expected)
+        assert sizes == expected

@@ -8,11 +8,15 @@ router and the joiner compares the two before it does anything.
 
 from __future__ import annotations
 
+import pyspark
+
 from watersmeet.spark.checks import FORMAT, PARTITIONS, POLICY, bad_format, bad_policy
 from watersmeet.spark.spec import JoinSpec
 
-#: Where a query has its number of partitions; the first is Spark's own, from 4.1 on, and goes before the session's.
-_PARTITIONS = ("spark.sql.streaming.internal.stateStore.partitions", PARTITIONS)
+#: Where a query has the number of partitions that its checkpoint began with. From Spark 4.1 on not in the session's
+#: setting: that may be changed while the query runs (in foreachBatch, say), for what comes behind the join.
+_INTERNAL = "spark.sql.streaming.internal.stateStore.partitions"
+_PARTITIONS = PARTITIONS if pyspark.__version__.startswith("4.0.") else _INTERNAL
 
 
 def local_property(name: str) -> str | None:
@@ -31,7 +35,7 @@ def batch_id() -> int | None:
 
 def check_query(spec: JoinSpec) -> None:
     """ValueError if the query has other settings than the join was made for."""
-    partitions = next((found for name in _PARTITIONS if (found := local_property(name)) is not None), None)
+    partitions = local_property(_PARTITIONS)
     if partitions is not None and int(partitions) != spec.partitions:
         raise ValueError(
             f"{PARTITIONS} was {spec.partitions} when stream_join was called, but this query has {partitions} "
