@@ -39,7 +39,7 @@ def joined(spark, folder, cores=None):
     return stream_join(left, right, "l.k = r.k", wm.within("20 seconds"), "left", cores=cores)
 
 
-@pytest.mark.parametrize("cores, others", [(2, 8), (None, 3)])
+@pytest.mark.parametrize("cores, others", [(2, 8), pytest.param(None, 3, marks=pytest.mark.long)])
 def test_a_restart_with_other_partitions_is_refused_and_with_the_old_ones_exact(spark, tmp_path, cores, others):
     write(tmp_path / "left", [rows(0, 0)])
     write(tmp_path / "right", [rows(0, 100, [0])])
@@ -68,6 +68,7 @@ def test_settings_that_lose_rows_are_refused(spark, tmp_path, name, value, right
     assert not (tmp_path / "out" / "_spark_metadata" / "0").exists(), "nothing has come out"
 
 
+@pytest.mark.long
 def test_a_checkpoint_brings_its_own_policy(spark, tmp_path):
     """As one written by hand: the session says min, the checkpoint max."""
     write(tmp_path / "left", [rows(0, 0)])
