@@ -55,8 +55,8 @@ RESULT = StructType(
     [StructField("path", StringType(), True), *(StructField(name, LongType(), False) for name in COUNTERS)]
 )
 
-#: A pack has at most about this many bytes: all of a core's packs of one micro-batch may travel in one Arrow batch,
-#: whose columns of bytes end at 2 GiB, so what matters is their sum; this bounds the memory that one of them needs.
+#: A pack has at most about this many bytes. Packs travel to the joiner in Arrow batches, whose columns of bytes end at
+#: 2 GiB: Spark ends a batch at 64 MiB, but 4.0 puts all of a partition's packs of one micro-batch into one.
 PACK_BYTES = 16 << 20
 
 
