@@ -1,7 +1,7 @@
 """A stand-in for Spark: runs router, joiner and unpacker as micro-batches, in this process, without a JVM.
 
-It does what Spark does around them: cuts the input into tasks, groups packs by core, keeps state by key (and throws it
-away when an attempt fails), moves the watermark after each micro-batch, fires timers, and runs a micro-batch without
+It does what Spark does around them: cuts the input into tasks, groups packs by core, keeps state by key (that of one of
+several attempts), moves the watermark after each micro-batch, fires timers, and runs a micro-batch without
 data when the watermark has moved.
 """
 
@@ -20,10 +20,13 @@ import pyarrow as pa
 from watersmeet.query.parse import parse
 from watersmeet.query.plan import compile_plan
 from watersmeet.routing.choose import choose_route
+from watersmeet.spark import cache
 from watersmeet.spark import joiner as joiner_module
+from watersmeet.spark import unpacker as unpacker_module
 from watersmeet.spark.clock import SparkClock
 from watersmeet.spark.cores import core_keys
 from watersmeet.spark.joiner import Joiner
+from watersmeet.spark.limits import LIMITS, Limits
 from watersmeet.spark.router import Router
 from watersmeet.spark.spec import JoinSpec, compiled, ordered_plan
 from watersmeet.spark.unpacker import unpacked
@@ -35,7 +38,7 @@ def specified(on, window, how, left: pa.Schema, right: pa.Schema, route="auto", 
     predicate = parse(on)
     plan = ordered_plan(compile_plan(predicate, left, right))
     chosen, _ = choose_route(route, plan, left, right, how, cores)
-    return JoinSpec(predicate, window, how, left, right, suffix, chosen, core_keys(chosen.cores, cores))
+    return JoinSpec(predicate, window, how, left, right, suffix, chosen, core_keys(chosen.cores, cores), cores)
 
 
 class _Value:
@@ -103,8 +106,10 @@ class _Fired:
 
 
 class StandIn:
-    def __init__(self, spec: JoinSpec, folder: Path, seed: int = 0):
+    def __init__(self, spec: JoinSpec, folder: Path, seed: int = 0, limits: Limits = LIMITS):
         self.spec = spec
+        self.limits = limits
+        self.number = 0  # of the micro-batch
         self.folder = folder
         self.handle = _Handle()
         self.watermark = 0
@@ -150,15 +155,17 @@ class StandIn:
             pieces = table.slice(start, stop - start).to_batches(max_chunksize=self._random.choice([3, 1000, 100_000]))
             for rows in Router(self.spec, side)(iter(pieces)):
                 packs += rows.to_pylist()
-        self._random.shuffle(packs)
         return packs
 
     def _attempts(self, packs, fails) -> list[pa.RecordBatch]:
-        for _ in range(fails):  # its state is lost, its files are not
-            handle, self.handle = self.handle, copy.deepcopy(self.handle)
-            self._attempt(packs)
-            self.handle = handle
-        frames, results = self._attempt(packs)
+        before, after = self.handle, []
+        for _ in range(fails + 1):  # each begins with the same state, and finds the files of the others
+            self.handle = copy.deepcopy(before) if fails else before
+            frames, results = self._attempt(packs)
+            after.append(self.handle)
+        # Not always the state of the last: with speculation, or two actions on a batch, Spark takes any of them.
+        self.handle = self._random.choice(after)
+        self.number += 1
         self.last = defaultdict(int)
         for frame in frames:
             for name in frame.columns[1:]:
@@ -167,14 +174,15 @@ class StandIn:
         return results
 
     def _attempt(self, packs):
-        joiner = Joiner(self.spec)
+        joiner = Joiner(self.spec, self.limits)
         joiner.init(self.handle)
         by_core = defaultdict(list)
-        for pack in packs:
+        for pack in self._random.sample(packs, len(packs)):  # in another order each time
             by_core[pack["core"]].append(pack)
         times = _Times(self.watermark)
         frames = []
-        joiner_module.query_folder = lambda: self.folder / "query"
+        joiner_module.query_folder = unpacker_module.query_folder = lambda: self.folder / "query"
+        cache.batch_id = lambda: self.number
         for core, mine in by_core.items():
             self.handle.key = core
             half = len(mine) // 2

@@ -17,7 +17,6 @@ from watersmeet.bench.spark_worker import execute
 from watersmeet.cli import app
 
 TINY = bench.Sizes(rows=4000, batch_rows=4000, seconds=0.02, check_rows=1000, check_seconds=0.01, memory="1g", rounds=1)
-PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 # Each kind of contender once, each kind of join once.
 CHECKED = [("A", contender) for contender in CONTENDERS["A"]] + [("B", OURS), ("B", CELLS), ("C", OURS)]
 
@@ -52,13 +51,16 @@ def test_every_contender_finds_duckdbs_results(spark, tmp_path, name, contender)
     seconds = 2 if name == "C" else 0.02
     wanted = part(name, seconds)
     write(wanted, tmp_path / "data", 2000, 2000)
-    before = spark.conf.get(PROVIDER)
+    wants = settings(contender)
+    before = {setting: spark.conf.get(setting) for setting in wants}
     try:
-        spark.conf.set(PROVIDER, settings(contender).get(PROVIDER, before))
+        for setting, value in wants.items():
+            spark.conf.set(setting, value)
         joined = pipeline(spark, contender, wanted, str(tmp_path / "data"), FILES_A_BATCH)
         outcome = execute(joined, tmp_path / "checkpoint", checksum=True)
     finally:
-        spark.conf.set(PROVIDER, before)
+        for setting, value in before.items():
+            spark.conf.set(setting, value)
     assert outcome["rows_in"] == 4000
     assert len([batch for batch in outcome["batches"] if batch["rows"]]) == 2
     expected = answer(wanted, tmp_path / "data")

@@ -19,6 +19,7 @@ from predicates import FAMILIES
 from strategies import key_pools
 
 import watersmeet as wm
+from watersmeet.spark.limits import LIMITS, Limits
 
 from .standin import StandIn, specified
 
@@ -27,6 +28,7 @@ SCHEMA = pa.schema(
      ("s", pa.string())]
 )  # fmt: skip
 BEGIN = 1_000  # Spark's watermark knows no times before 1970
+LIMITED = [LIMITS, Limits(step=100, chunk=60, small=40), Limits(step=1, chunk=1, small=0)]
 HOWS = ("inner", "left", "right", "full", "semi", "anti")
 
 
@@ -125,9 +127,10 @@ def test_results_are_those_of_brute_force(how, data):
     batches = numbered(data.draw(streams(predicate)))
     route = data.draw(st.sampled_from(routes_for(predicate, how)))
     cores = data.draw(st.sampled_from([1, 2, 3, 8]))
+    limits = data.draw(st.sampled_from(LIMITED))
     with tempfile.TemporaryDirectory() as folder:
         spec = specified(predicate.sql, as_user_writes(window), how, SCHEMA, SCHEMA, route, cores)
-        spark = StandIn(spec, Path(folder), data.draw(st.integers(0, 99)))
+        spark = StandIn(spec, Path(folder), data.draw(st.integers(0, 99)), limits)
         results = []
         for both in batches:
             tables = [pa.Table.from_pylist(rows, schema=SCHEMA) for rows in both]

@@ -35,7 +35,7 @@ pytestmark = pytest.mark.slow
 
 
 def environment(folder: Path) -> dict[str, str]:
-    own = {"PYTHONPATH": str(ROOT / "tests"), "SPARK_LOCAL_IP": "127.0.0.1", "TMPDIR": str(folder)}
+    own = {"PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}", "SPARK_LOCAL_IP": "127.0.0.1", "TMPDIR": str(folder)}
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK_GATEWAY", "SPARK_"))}
     return kept | spark_environment() | own
 
@@ -222,17 +222,17 @@ def test_python_workers_are_killed(stream):
 
 @pytest.fixture
 def cluster(tmp_path) -> Iterator[tuple[str, list[int]]]:
-    """A standalone cluster of two workers: its address, and the workers' process ids."""
+    """A standalone cluster of two workers, on two hosts as Spark sees it: its address, and the workers' process ids."""
     from pyspark.find_spark_home import _find_spark_home
 
     home = Path(_find_spark_home())
     own = {"SPARK_HOME": str(home), "SPARK_LOCAL_DIRS": str(tmp_path / "local"), "SPARK_DAEMON_MEMORY": "256m"}
     started: list[subprocess.Popen] = []
 
-    def start(name: str, of: str, *arguments: str) -> Path:
+    def start(name: str, of: str, host: str, *arguments: str) -> Path:
         log = tmp_path / f"{name}.log"
         with open(log, "wb") as file:
-            command = [home / "bin" / "spark-class", f"org.apache.spark.deploy.{of}", "--host", "127.0.0.1"]
+            command = [home / "bin" / "spark-class", f"org.apache.spark.deploy.{of}", "--host", host]
             started.append(
                 subprocess.Popen(
                     [*command, "--webui-port", "0", *arguments],
@@ -249,10 +249,11 @@ def cluster(tmp_path) -> Iterator[tuple[str, list[int]]]:
         return match[0]
 
     try:
-        address = found(start("master", "master.Master", "--port", "0"), r"spark://127\.0\.0\.1:\d+")
+        address = found(start("master", "master.Master", "127.0.0.1", "--port", "0"), r"spark://127\.0\.0\.1:\d+")
         work = "--cores", "1", "--memory", "1g"
-        logs = [start(f"worker{n}", "worker.Worker", *work, "--work-dir", str(tmp_path / f"work{n}"), address)
-                for n in range(2)]  # fmt: skip
+        hosts = "127.0.0.1", "127.0.0.2"
+        logs = [start(f"worker{n}", "worker.Worker", host, *work, "--work-dir", str(tmp_path / f"work{n}"), address)
+                for n, host in enumerate(hosts)]  # fmt: skip
         for log in logs:
             found(log, "Successfully registered with master")
         yield address, [process.pid for process in started[1:]]

@@ -34,7 +34,7 @@ def test_the_same_on_spark_connect(tmp_path):
         "spark = session(remote='local', conf={'spark.sql.shuffle.partitions': '2'});"
         f"cases.check(spark, Path({str(tmp_path)!r}), cases.CASES[1::2])"
     )
-    environment = os.environ | spark_environment() | {"PYTHONPATH": str(ROOT / "tests")}
+    environment = os.environ | spark_environment() | {"PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}"}
     for name in ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET", "SPARK_REMOTE"):
         environment.pop(name, None)
     done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)

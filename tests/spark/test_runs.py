@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pytest
 
 import watersmeet as wm
-from watersmeet.spark import cache
+from watersmeet.spark import router
 from watersmeet.spark.compact import FAN_IN
+from watersmeet.spark.cores import core_keys
+from watersmeet.spark.limits import LIMITS, Limits
+from watersmeet.spark.packs import joined
+from watersmeet.spark.spec import VERSION
 
 from .standin import StandIn, specified
 
 SCHEMA = pa.schema([("ts", pa.int64()), ("x", pa.int64()), ("text", pa.string())])
-
-CHUNK = pa.record_batch({"x": [1, 2, 3]})
 
 
 def stream(seed, batches, rows, jitter=0):
@@ -111,32 +117,163 @@ def test_a_null_time_is_refused(tmp_path):
         StandIn(spec, tmp_path).batch(bad, None)
 
 
-def test_folders_of_silent_queries_are_cleared_away(tmp_path, monkeypatch):
-    old, new = tmp_path / "old", tmp_path / "new"
-    cache.CoreFiles(old, "0").put_chunk("a", CHUNK)
-    cache.CoreFiles(new, "0").put_chunk("a", CHUNK)
-    cache.sweep(new)
-    assert old.exists()
-    monkeypatch.setattr(cache, "SILENT_SECONDS", -10.0)
-    cache._swept.clear()
-    cache.sweep(new)
-    assert not old.exists()
-    assert cache.CoreFiles(new, "0").chunk("a", CHUNK.schema) == CHUNK
+# -- limits that are reached -----------------------------------------------------------------------------------------
+
+TINY = Limits(step=400, chunk=300, small=250)
 
 
-def test_files_of_other_attempts_go_but_not_while_they_may_be_needed(tmp_path, monkeypatch):
-    files = cache.CoreFiles(tmp_path, "0")
-    files.put_chunk("mine", CHUNK)
-    files.put_chunk("failed", CHUNK)
-    unfinished = tmp_path / "0" / "other.chunk.1234"  # an attempt that is still being made
-    results = tmp_path / "results" / "lost.arrow"  # of one that failed before they were taken
-    results.parent.mkdir()
-    for path in (unfinished, results):
-        path.write_bytes(b"x")
-    files.keep({"mine"})
-    assert files.chunk("failed", CHUNK.schema) is None
-    assert unfinished.exists() and results.exists()
-    monkeypatch.setattr(cache, "SILENT_SECONDS", -10.0)
-    files.keep({"mine"})
-    assert not unfinished.exists() and not results.exists()
-    assert files.chunk("mine", CHUNK.schema) == CHUNK
+def left_join(left, right, window, width):
+    """Brute force, as (ts, x, ts of the partner, x of the partner); and (ts, x, None, None)."""
+    found = pairs(left, right, window, width)
+    partnered = {pair[:2] for pair in found}
+    every = zip(left.column("ts").to_pylist(), left.column("x").to_pylist(), strict=True)
+    return Counter([*found, *((*one, None, None) for one in every if one not in partnered)])
+
+
+def manifests(spark):
+    return {key: json.loads(values["value"][0]) for (key, name), values in spark.handle.values.items()
+            if name == "manifest" and values}  # fmt: skip
+
+
+def check_state(spark):
+    """What the manifests name is in the state, and nothing else: chunks, flags, and one timer a core."""
+    timers = set()
+    for key, manifest in manifests(spark).items():
+        runs = {id: (side, sum(rows for _, rows in chunks)) for id, side, chunks, _ in manifest["runs"]}
+        assert {(id,) for _, _, chunks, _ in manifest["runs"] for id, _ in chunks} == set(
+            spark.handle.values[key, "chunks"]
+        )
+        flagged = {(id,): -(-rows // 8) for id, (side, rows) in runs.items() if side == "left"}
+        assert flagged == {id: len(flags) for id, (flags,) in spark.handle.values[key, "flags"].items()}
+        timers |= {(key, manifest["timer"])} if manifest["timer"] is not None else set()
+    assert spark.handle.timers == timers
+
+
+@pytest.mark.parametrize("limits", [LIMITS, TINY], ids=["large", "tiny"])
+def test_runs_of_several_chunks_survive_merging_and_rebuilding(tmp_path, limits):
+    """A left join, whose flags must stay with their tuples; each text tells to which tuple it belongs."""
+    spec = specified("l.x = r.x", wm.within(150, lateness=10), "left", SCHEMA, SCHEMA, cores=2)
+    spark = StandIn(spec, tmp_path, limits=limits)
+    left, right, results, most_chunks, levels = [], [], [], 0, set()
+    for number, (a, b) in enumerate(zip(stream(1, 40, 12, 5), stream(2, 40, 12, 5), strict=True)):
+        left.append(a)
+        right.append(b)
+        results.append(spark.batch(a, b, fails=number % 5 == 2))
+        check_state(spark)
+        runs = [run for manifest in manifests(spark).values() for run in manifest["runs"]]
+        most_chunks = max([most_chunks, *(len(run[2]) for run in runs)])
+        levels |= {sum(rows for _, rows in run[2]) for run in runs}
+        if number % 3 == 0:
+            spark.forget_files()
+    end = pa.table({"ts": [9_999], "x": [-1], "text": ["-1" * 10]}, schema=SCHEMA)
+    results.append(spark.batch(end, None))
+    results.append(spark.batch(None, end))
+    assert spark.counts["rebuilt_runs"] > 20
+    assert max(levels) > 30, "runs were merged"
+    assert (most_chunks > 3) == (limits is TINY)
+    table = pa.concat_tables(results)
+    for ts, text in (("x", "text"), ("x_right", "text_right")):
+        xs, texts = table.column(ts).to_pylist(), table.column(text).to_pylist()
+        assert texts == [None if x is None else f"{x}" * 10 for x in xs]
+    columns = [table.column(name).to_pylist() for name in ("ts", "x", "ts_right", "x_right")]
+    found = Counter(row for row in zip(*columns, strict=True) if row[0] != 9_999)
+    wanted = left_join(pa.concat_tables(left), pa.concat_tables(right), 150, 0)
+    assert sum(row[2] is None for row in wanted) > 50
+    assert found == wanted
+
+
+@pytest.mark.parametrize("limits", [LIMITS, Limits(step=100_000, chunk=50_000)], ids=["one step", "steps"])
+def test_a_large_batch_over_many_windows(tmp_path, limits):
+    """More than the engine takes in at a time: it makes several runs of it."""
+    spec = specified("l.x = r.x", wm.within(40), "left", SCHEMA, SCHEMA, route="single", cores=1)
+    spark = StandIn(spec, tmp_path, limits=limits)
+    rows = 12_000
+    left, right = next(stream(1, 1, rows)), next(stream(2, 1, rows))
+    results = [spark.batch(left, right)]
+    later = stream(3, 2, rows)
+    next(later)
+    more = next(later)
+    spark.forget_files()
+    results.append(spark.batch(more, more))
+    check_state(spark)
+    table = pa.concat_tables(results)
+    both = pa.concat_tables([left, more]), pa.concat_tables([right, more])
+    columns = [table.column(name).to_pylist() for name in ("ts", "x", "ts_right", "x_right")]
+    wanted = left_join(*both, 40, 0)
+    decided = int(more.column("ts").to_numpy().max()) - 41
+    assert Counter(row for row in zip(*columns, strict=True) if row[0] < decided) == Counter(
+        {row: n for row, n in wanted.items() if row[0] < decided}
+    )
+
+
+def test_a_batch_over_many_windows_is_several_runs(tmp_path):
+    spec = specified("l.x = r.x", wm.within(2_000), "inner", SCHEMA, SCHEMA, route="single", cores=1)
+    spark = StandIn(spec, tmp_path)
+    (one,) = stream(1, 1, 30_000)
+    spark.batch(one, None)
+    assert spark.last["stored_left"] == 30_000
+    assert spark.last["runs"] > 3
+
+
+def test_the_old_timer_goes_when_another_is_set(tmp_path):
+    """A stand-in for Spark's timers: one that is left would fire for nothing, and one too many be an error."""
+    spec = specified("l.x = r.x", wm.within(100), "left", SCHEMA, SCHEMA, route="single", cores=1)
+    spark = StandIn(spec, tmp_path)
+    due = set()
+    for one in stream(1, 6, 20):
+        spark.batch(one, one)
+        check_state(spark)
+        due |= spark.handle.timers
+    assert len(due) > 3, "they were set again and again"
+
+
+def test_state_of_another_version_is_refused(tmp_path):
+    spec = specified("l.x = r.x", wm.within(5), "inner", SCHEMA, SCHEMA)
+    spark = StandIn(spec, tmp_path)
+    (batch,) = stream(1, 1, 20)
+    spark.batch(batch, batch)
+    for (_, name), values in spark.handle.values.items():
+        if name == "manifest" and values:
+            values["value"] = (json.dumps(json.loads(values["value"][0]) | {"version": VERSION - 1}),)
+    told = f"state of version {VERSION - 1}, this release of Watersmeet reads version {VERSION}; start with a new"
+    with pytest.raises(ValueError, match=told):
+        spark.batch(batch, batch)
+
+
+def test_state_of_other_partitions_is_refused(tmp_path):
+    """The second line of defence: tasks compare the setting of the query before."""
+    spec = specified("l.x = r.x", wm.within(5), "inner", SCHEMA, SCHEMA)
+    spark = StandIn(spec, tmp_path)
+    (batch,) = stream(1, 1, 20)
+    spark.batch(batch, batch)
+    spark.spec = replace(spec, keys=core_keys(2, 8), partitions=8)
+    with pytest.raises(ValueError, match="spark.sql.shuffle.partitions was '2', now is '8'"):
+        spark.batch(batch, batch)
+
+
+@pytest.mark.parametrize("route", ["cells", "split"])
+def test_a_pair_is_found_once_whether_its_cores_take_one_step_or_several(tmp_path, route):
+    """Visitors and stored tuples of one micro-batch: all cores must agree on who comes first."""
+    spec = specified("abs(l.x - r.x) <= 9", wm.within(50), "inner", SCHEMA, SCHEMA, route=route, cores=3)
+    spark = StandIn(spec, tmp_path, limits=Limits(step=150))
+    left, right, results = [], [], []
+    for a, b in zip(stream(1, 30, 10), stream(2, 30, 10), strict=True):
+        left.append(a)
+        right.append(b)
+        results.append(spark.batch(a, b))
+    table = pa.concat_tables(results)
+    columns = [table.column(name).to_pylist() for name in ("ts", "x", "ts_right", "x_right")]
+    assert sorted(zip(*columns, strict=True)) == pairs(pa.concat_tables(left), pa.concat_tables(right), 50, 9)
+
+
+def test_the_router_joins_no_more_than_an_array_can_hold(monkeypatch):
+    """As with rows of many megabytes: here, with more than 100 bytes."""
+    spec = specified("l.x = r.x", wm.within(5), "inner", SCHEMA, SCHEMA, route="single", cores=1)
+    (one,) = stream(1, 1, 20)
+    sizes = []
+    monkeypatch.setattr(router, "joined", lambda batches: sizes.append(len(batches)) or joined(batches))
+    for most, expected in ((1 << 30, [5]), (100, [1] * 5)):
+        monkeypatch.setattr(router, "MOST_BYTES", most)
+        sizes.clear()
+        assert sum(1 for _ in router.Router(spec, "left")(iter(one.to_batches(max_chunksize=4)))) == len(expected)
+        assert sizes == expected

@@ -37,9 +37,12 @@ SCHEMA = "ts timestamp, key bigint, value bigint"
 
 def settings(contender: str) -> dict[str, str]:
     """What the contender needs of the session beyond what all have."""
+    if contender in (OURS, DISCARD):
+        return {}
+    own = {"spark.sql.streaming.stateStore.checkpointFormatVersion": "1"}  # Spark's default
     if contender.endswith("hdfs"):
-        return {"spark.sql.streaming.stateStore.providerClass": HDFS_STORE}
-    return {}
+        own["spark.sql.streaming.stateStore.providerClass"] = HDFS_STORE
+    return own
 
 
 def pipeline(spark: SparkSession, contender: str, part: Part, folder: str, files_a_batch: int) -> DataFrame:

@@ -33,6 +33,7 @@ from watersmeet.index import Index
 from watersmeet.index.base import Structure
 from watersmeet.query.plan import JoinPlan, SidePlan
 from watersmeet.query.windows import SIDES, BoundWindow, Side, other
+from watersmeet.window.capacity import in_parts
 from watersmeet.window.chain import Chain, Subwindow, Target
 from watersmeet.window.payload import Payload
 from watersmeet.workers import ALONE, SMALL, Workers
@@ -110,13 +111,16 @@ class JoinCore:
         """The structure of a subwindow, made from its tuples."""
         payload, plan = self.payloads[side], self._sides[side]
         structure = self.index.structure(None, self._workers)
-        for start in range(0, sub.size, _REMADE_ROWS):
-            stop = min(start + _REMADE_ROWS, sub.size)
+
+        def put(start: int, stop: int) -> None:
             columns = payload.take(np.arange(sub.base + start, sub.base + stop))
             keys = plan.keys(pa.RecordBatch.from_arrays(columns, schema=payload.schema))
             plan.forget()
             live = _both(keys.live, sub.live(start, stop))
             structure.insert(self.index.entries(keys.equal, keys.ordered, live, stop - start, self._workers), start)
+
+        for start in range(0, sub.size, _REMADE_ROWS):
+            in_parts(put, start, min(start + _REMADE_ROWS, sub.size))
         return structure
 
     # -- a step ------------------------------------------------------------------------------------------------------

@@ -3,19 +3,25 @@
 State is the truth; a file only saves reading and sorting it again. Worker processes are not bound to partitions, so
 any of them may meet any core: what one has written, all others map into their memory.
 
-    <Spark's folder of blocks>/watersmeet/<query>/<join and core>/<id>.chunk    tuples, as one Arrow IPC message
-                                                                 /<id>.index    keys of a run, sorted
-                                                 /results/<id>.arrow            results on their way to the next stage
+    <Spark's folder of blocks>/watersmeet/<query>/<core>/<id>.chunk        tuples, as one Arrow IPC message
+                                                        /<id>.index        keys of a run, sorted
+                                         /results/<id>.arrow               results on their way to the next stage
+                                         .lock                             held by those who work for the query
 
-Ids are unique to the attempt that made them, and a file is complete before it has its name: whoever finds it may use
-it, and a micro-batch that is run again never meets anything that belongs to the failed attempt. A file that is missing
-is made again. So anything may be deleted at any time, and is: what the manifest of a core does not name goes with
-its next micro-batch, a query that has been silent for `SILENT_SECONDS` is cleared away by any other, and Spark deletes
-the whole folder with the application.
+A core has its folder to itself, even if the query has the same join twice: its manifest says which. Ids are unique to
+the attempt that made them, and a file is complete before it has its name: whoever finds it may use it, and a
+micro-batch that is run again never meets anything that belongs to the failed attempt. A file that is missing is made
+again. So any of them may be deleted at any time, and is: what the manifest of a core does not name and an earlier
+micro-batch has made goes with its next micro-batch, and Spark deletes the whole folder with the application.
+
+Only results are in no other place, until the next stage has taken them. They go with a later micro-batch of their
+query: then all tasks of theirs have ended. And a query that has been silent for `SILENT_SECONDS` is cleared away by any
+other, but not while a task of it works, or waits for results: tasks share a lock, which the sweep must have alone.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
 import mmap
 import os
@@ -23,12 +29,16 @@ import shutil
 import tempfile
 import time
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from watersmeet.engine.results import Results
+from watersmeet.spark.task import batch_id, local_property
 
 Array = np.ndarray
 
@@ -38,7 +48,8 @@ _ALIGN = 64
 
 
 def new_id() -> str:
-    return uuid.uuid4().hex
+    """Of nothing else; it begins with the number of the micro-batch."""
+    return f"{batch_id() or 0}-{uuid.uuid4().hex}"
 
 
 def application_folder() -> Path:
@@ -56,11 +67,7 @@ def application_folder() -> Path:
 
 def query_folder() -> Path:
     """The folder of the query that this task belongs to."""
-    from pyspark import TaskContext
-
-    context = TaskContext.get()
-    query = context.getLocalProperty("sql.streaming.queryId") if context is not None else None
-    return application_folder() / (query or "no-query")
+    return application_folder() / (local_property("sql.streaming.queryId") or "no-query")
 
 
 class CoreFiles:
@@ -70,6 +77,7 @@ class CoreFiles:
         self._query = query
         self._folder = query / core
         self._folder.mkdir(parents=True, exist_ok=True)
+        _touch(query)
 
     def chunk(self, id: str, schema: pa.Schema) -> pa.RecordBatch | None:
         message = _mapped(self._folder / f"{id}.chunk")
@@ -106,16 +114,18 @@ class CoreFiles:
         _write(self._folder / f"{id}.index", [memoryview(part) for part in parts])
 
     def keep(self, ids: set[str]) -> None:
-        """Delete the files of all other ids."""
-        for path in self._folder.iterdir():
-            # An unfinished one may belong to another attempt, which still writes it.
-            if path.stem not in ids and (path.suffix in (".chunk", ".index") or _silent(path)):
+        """Delete the files of all other ids that an earlier micro-batch has made.
+
+        Those of this one may belong to another attempt: to one that still writes them, or to the one that counts.
+        """
+        now = batch_id()
+        for path in _in_folder(self._folder):
+            if path.name.split(".")[0] not in ids and _of_earlier_batch(path, now):
                 path.unlink(missing_ok=True)
-        results = self._query / "results"
-        for path in results.iterdir() if results.exists() else ():
-            if _silent(path):  # those of an attempt that failed: nobody takes them
+        for path in _in_folder(self._query / "results"):
+            if _of_earlier_batch(path, now):  # those of an attempt that failed: nobody takes them
                 path.unlink(missing_ok=True)
-        os.utime(self._query)
+        _touch(self._query)
 
 
 class FiledResults(Results):
@@ -128,9 +138,8 @@ class FiledResults(Results):
 
     def _take(self, batch: pa.RecordBatch) -> None:
         if self._stream is None:
-            self._folder.mkdir(parents=True, exist_ok=True)
             self._path = self._folder / f"{new_id()}.arrow"
-            self._file = pa.OSFile(str(self._path), "wb")
+            self._file = _made(self._path, lambda path: pa.OSFile(str(path), "wb"))
             self._stream = pa.ipc.new_stream(self._file, self._schema)
         self._stream.write_batch(batch)
 
@@ -150,6 +159,20 @@ def take_results(path: str) -> list[pa.RecordBatch]:
     return list(pa.ipc.open_stream(whole))
 
 
+# -- clearing away ---------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def in_use(query: Path) -> Iterator[None]:
+    """While this lasts, no sweep touches the folder of the query."""
+    with _lock(query) as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH)
+        except OSError:  # a file system without locks: there, sweeps do nothing
+            pass
+        yield
+
+
 _swept: set[Path] = set()
 
 
@@ -158,9 +181,25 @@ def sweep(query: Path) -> None:
     if query in _swept:
         return
     _swept.add(query)
-    for folder in query.parent.iterdir():
-        if folder != query and _silent(folder):
+    for folder in _in_folder(query.parent):
+        if folder != query and folder.is_dir() and _silent(folder):
+            _remove(folder)
+
+
+def _remove(folder: Path) -> None:
+    """Unless it is in use."""
+    with _lock(folder) as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return
+        if _silent(folder):  # somebody may just have been here
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _lock(query: Path) -> Any:
+    """Beside the folder, not in it: it stays when the folder goes, so all who wait for it wait for the same."""
+    return _made(query.with_name(f"{query.name}.lock"), lambda path: open(path, "ab"))
 
 
 def _silent(path: Path) -> bool:
@@ -169,6 +208,39 @@ def _silent(path: Path) -> bool:
         return path.stat().st_mtime < time.time() - SILENT_SECONDS
     except FileNotFoundError:
         return False
+
+
+def _of_earlier_batch(path: Path, now: int | None) -> bool:
+    """By its id. None: nobody knows which one it is now, so by its age."""
+    made = path.name.split("-")[0]
+    return int(made) < now if now is not None and made.isdigit() else _silent(path)
+
+
+def _touch(folder: Path) -> None:
+    try:
+        os.utime(folder)
+    except FileNotFoundError:
+        pass
+
+
+# -- files, in folders that may vanish -------------------------------------------------------------------------------
+
+
+def _in_folder(folder: Path) -> list[Path]:
+    try:
+        return list(folder.iterdir())
+    except FileNotFoundError:
+        return []
+
+
+def _made(path: Path, make: Any) -> Any:
+    """Make a file, and its folder if there is none."""
+    for _ in range(3):
+        try:
+            return make(path)
+        except FileNotFoundError:
+            path.parent.mkdir(parents=True, exist_ok=True)
+    return make(path)
 
 
 def _mapped(path: Path) -> pa.Buffer | None:
@@ -180,9 +252,12 @@ def _mapped(path: Path) -> pa.Buffer | None:
 
 
 def _write(path: Path, parts: list[memoryview]) -> None:
-    unfinished = path.with_name(f"{path.name}.{new_id()}")
-    with open(unfinished, "wb", buffering=0) as file:
+    unfinished = path.with_name(f"{path.name}.{uuid.uuid4().hex}")
+    with _made(unfinished, lambda path: open(path, "wb", buffering=0)) as file:
         for part in parts:
             while part.nbytes:
                 part = part[file.write(part) :]
-    os.rename(unfinished, path)
+    try:
+        os.rename(unfinished, path)
+    except FileNotFoundError:  # deleted with its folder: then it will be made again when it is needed
+        pass

@@ -7,7 +7,7 @@ merged O(log window / batch) times, and a side has O(FAN_IN log window / batch) 
 A run is dropped whole, so a merged one must not span much: half a window, as a subwindow of the embedded engine does.
 
 What is merged is the sorted keys. The tuples stay in the chunks in which they came, unless these are small
-(`SMALL_BYTES`): the state store is not written again for tuples that it has.
+(limits.py): the state store is not written again for tuples that it has.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ import pyarrow as pa
 from watersmeet.index.bisort import BISort, BISortStructure
 from watersmeet.query.windows import Side
 from watersmeet.spark.cache import new_id
-from watersmeet.spark.packs import joined
+from watersmeet.spark.limits import Limits
+from watersmeet.spark.packs import joined, portions
 from watersmeet.window.chain import Subwindow
 from watersmeet.window.ticks import Span
 
 FAN_IN = 4
-SMALL_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class OpenRun:
         return (self.sub.size.bit_length() - 1) // (FAN_IN.bit_length() - 1)
 
 
-def compact(runs: list[OpenRun], index: BISort, longest: int) -> list[OpenRun]:
+def compact(runs: list[OpenRun], index: BISort, longest: int, limits: Limits) -> list[OpenRun]:
     """The runs of one side, merged where a level is full and the result spans at most `longest` ticks."""
     while True:
         group = _full_level(runs, longest)
@@ -61,7 +61,7 @@ def compact(runs: list[OpenRun], index: BISort, longest: int) -> list[OpenRun]:
             return runs
         at = runs.index(group[0])
         kept = [run for run in runs if run not in group]
-        runs = [*kept[:at], merged(group, index), *kept[at:]]
+        runs = [*kept[:at], merged(group, index, limits), *kept[at:]]
 
 
 def _full_level(runs: list[OpenRun], longest: int) -> list[OpenRun]:
@@ -77,7 +77,7 @@ def _full_level(runs: list[OpenRun], longest: int) -> list[OpenRun]:
     return []
 
 
-def merged(runs: list[OpenRun], index: BISort) -> OpenRun:
+def merged(runs: list[OpenRun], index: BISort, limits: Limits) -> OpenRun:
     """O(rows) moves of keys, and a copy of small chunks."""
     structure = index.structure()
     first = 0
@@ -91,21 +91,21 @@ def merged(runs: list[OpenRun], index: BISort) -> OpenRun:
     settled = np.concatenate([sub.settled for sub in subs]) if subs[0].keeps_settled else None
     ticks = np.concatenate([sub.ticks for sub in subs])
     whole = Subwindow.adopted(0, structure, ticks, _union([sub.span for sub in subs]), settled)
-    chunks = _fewer([chunk for run in runs for chunk in run.chunks])
+    chunks = _fewer([chunk for run in runs for chunk in run.chunks], limits)
     return OpenRun(new_id(), runs[0].side, chunks, whole, stored=False)
 
 
-def _fewer(chunks: list[Chunk]) -> tuple[Chunk, ...]:
+def _fewer(chunks: list[Chunk], limits: Limits) -> tuple[Chunk, ...]:
     """Small neighbours joined."""
     answer: list[Chunk] = []
     small: list[Chunk] = []
     for chunk in [*chunks, None]:
-        if chunk is not None and chunk.batch.nbytes < SMALL_BYTES:
+        if chunk is not None and chunk.batch.nbytes < limits.small:
             small.append(chunk)
             continue
-        if len(small) > 1:
-            small = [Chunk(new_id(), joined([each.batch for each in small]), False)]
-        answer += small
+        for some in portions([each.batch for each in small], limits.chunk):
+            group, small = small[: len(some)], small[len(some) :]
+            answer += group if len(group) == 1 else [Chunk(new_id(), joined(some), False)]
         small = []
         if chunk is not None:
             answer.append(chunk)

@@ -19,7 +19,15 @@ from watersmeet.query.parse import parse
 from watersmeet.query.plan import compile_plan
 from watersmeet.query.windows import SIDES, Side, Window
 from watersmeet.routing.choose import choose_route
-from watersmeet.spark.checks import WATERMARK, check_client, check_frame, check_session, check_window, whole
+from watersmeet.spark.checks import (
+    PARTITIONS,
+    WATERMARK,
+    check_client,
+    check_frame,
+    check_session,
+    check_window,
+    whole,
+)
 from watersmeet.spark.clock import SparkClock
 from watersmeet.spark.cores import core_keys
 from watersmeet.spark.joiner import Joiner
@@ -125,13 +133,13 @@ def specified(
         raise TypeError(f"on must be SQL text such as 'l.id = r.id', got {on!r}")
     session = left.sparkSession
     check_session(session)
-    partitions = int(session.conf.get("spark.sql.shuffle.partitions"))
+    partitions = int(session.conf.get(PARTITIONS))
     if cores is None:
         cores = partitions
     whole("cores", cores)
     if cores > partitions:
         raise ValueError(
-            f"cores must be at most spark.sql.shuffle.partitions, which is {partitions}, got {cores}; set both"
+            f"cores must be at most {PARTITIONS}, which is {partitions}, got {cores}; set both"
         )
     predicate = parse(on) if isinstance(on, str) else on
     schemas = arrow_schema(left.schema, "left"), arrow_schema(right.schema, "right")
@@ -139,4 +147,4 @@ def specified(
     plan = ordered_plan(compile_plan(predicate, *schemas))
     chosen, why = choose_route(route, plan, *schemas, how, cores)
     keys = core_keys(chosen.cores, partitions)
-    return JoinSpec(predicate, window, how, *schemas, suffix, chosen, keys), why  # type: ignore[arg-type]
+    return JoinSpec(predicate, window, how, *schemas, suffix, chosen, keys, partitions), why  # type: ignore[arg-type]

@@ -55,8 +55,8 @@ RESULT = StructType(
     [StructField("path", StringType(), True), *(StructField(name, LongType(), False) for name in COUNTERS)]
 )
 
-#: A pack has at most about this many bytes: all of a core's packs of one micro-batch may travel in one Arrow batch,
-#: whose columns of bytes end at 2 GiB, so what matters is their sum; this bounds the memory that one of them needs.
+#: A pack has at most about this many bytes. Packs travel to the joiner in Arrow batches, whose columns of bytes end at
+#: 2 GiB: Spark ends a batch at 64 MiB, but 4.0 puts all of a partition's packs of one micro-batch into one.
 PACK_BYTES = 16 << 20
 
 
@@ -67,6 +67,20 @@ def pieces(batch: pa.RecordBatch, most: int = PACK_BYTES) -> Iterator[pa.RecordB
     step = max(1, -(-rows // count))
     for start in range(0, rows, step):
         yield batch.slice(start, step)
+
+
+def portions(batches: list[pa.RecordBatch], most: int) -> Iterator[list[pa.RecordBatch]]:
+    """Batches that follow each other, as many at a time as have at most so many bytes together; at least one."""
+    held: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        if held and size + batch.nbytes > most:
+            yield held
+            held, size = [], 0
+        held.append(batch)
+        size += batch.nbytes
+    if held:
+        yield held
 
 
 def joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:

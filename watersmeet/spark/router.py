@@ -14,11 +14,14 @@ from watersmeet.spark.narrow import narrowed
 from watersmeet.spark.packs import PACK_ARROW, PACK_BYTES, joined, pieces
 from watersmeet.spark.schemas import conform
 from watersmeet.spark.spec import Compiled, JoinSpec, compiled
+from watersmeet.spark.task import check_query
 
 Array = np.ndarray
 
 #: Spark hands over 10,000 rows at a time; so many are gathered before they are packed.
 PORTION_ROWS = 1 << 19
+#: And no more bytes, for an Arrow array ends at 2 GiB of text. Spark's batches have 64 MiB, or one row if it is larger.
+MOST_BYTES = 256 << 20
 
 
 class Router:
@@ -29,11 +32,15 @@ class Router:
         self._side: Side = side
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        check_query(self._spec)
         join = compiled(self._spec)
         schema = self._spec.schema(self._side)
         held: list[pa.RecordBatch] = []
         rows = size = 0
         for batch in batches:
+            if held and size + batch.nbytes > MOST_BYTES:
+                yield from self._packs(join, joined(held))
+                held, rows, size = [], 0, 0
             if batch.num_rows:
                 held.append(conform(batch, schema))
                 rows += batch.num_rows

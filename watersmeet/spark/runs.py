@@ -16,6 +16,7 @@ from watersmeet.query.windows import SIDES, Side
 from watersmeet.spark.cache import CoreFiles, new_id
 from watersmeet.spark.clock import SparkClock
 from watersmeet.spark.compact import Chunk, OpenRun, compact
+from watersmeet.spark.limits import Limits
 from watersmeet.spark.narrow import narrowed, widened
 from watersmeet.spark.packs import pieces
 from watersmeet.spark.spec import Compiled
@@ -25,22 +26,19 @@ from watersmeet.workers import ALONE
 
 Array = np.ndarray
 
-#: A state value has at most about this many bytes.
-CHUNK_BYTES = 32 << 20
-
 _SIZES = Sizes(subwindows=2, subwindow_rows=None)
 
 
 class OpenCore:
     """The core with its runs, for one micro-batch."""
 
-    def __init__(self, join: Compiled, state: CoreState, query: Path, key: int):
+    def __init__(self, join: Compiled, state: CoreState, query: Path, key: int, limits: Limits):
         spec = join.spec
         self._join = join
         self._state = state
+        self._limits = limits
         self._manifest = state.read(spec)
-        # By the join, too: a query may have several.
-        self._files = CoreFiles(query, f"{spec.fingerprint[:12]}-{key}")
+        self._files = CoreFiles(query, f"{key}-{self._manifest.place}")
         self._rebuilt = 0
         schemas: dict[Side, pa.Schema] = {"left": spec.left, "right": spec.right}
         self.core = JoinCore(join.plan, join.window, schemas, spec.how, join.index, _SIZES, ALONE, Metrics())
@@ -115,7 +113,9 @@ class OpenCore:
 
     # -- saving ------------------------------------------------------------------------------------------------------
 
-    def save(self, arrivals: dict[Side, Arrival], clock: SparkClock, milliseconds: int, fired: int | None) -> None:
+    def save(
+        self, arrivals: dict[Side, list[Arrival]], clock: SparkClock, milliseconds: int, fired: int | None
+    ) -> None:
         """Write back what the step has changed. fired: the timer that Spark is about to delete."""
         timer = self._timer(clock, milliseconds)
         runs = []
@@ -126,8 +126,8 @@ class OpenCore:
                 for sub in self.core.chains[side].subwindows
             ]
             longest = self._join.window.lifetime(side) // 2 + self._join.window.lateness(side)
-            runs += [self._put(run) for run in compact(mine, self._join.index, longest)]
-        manifest = Manifest(tuple(runs), timer)
+            runs += [self._put(run) for run in compact(mine, self._join.index, longest, self._limits)]
+        manifest = Manifest(self._manifest.place, tuple(runs), timer)
         for gone in self._manifest.chunk_ids - manifest.chunk_ids:
             self._state.remove_chunk(gone)
         for run in self._manifest.runs:
@@ -141,11 +141,18 @@ class OpenCore:
         )
         self._saved = manifest
 
-    def _new_run(self, side: Side, sub: Subwindow, arrival: Arrival) -> OpenRun:
-        first = self.core.payloads[side].end - arrival.rows  # position of the arrival's first tuple
-        rows = arrival.batch.slice(sub.base - first, sub.size)
-        chunks = tuple(Chunk(new_id(), piece, False) for piece in pieces(rows, CHUNK_BYTES))
-        return OpenRun(new_id(), side, chunks, sub, stored=False)
+    def _new_run(self, side: Side, sub: Subwindow, arrivals: list[Arrival]) -> OpenRun:
+        """A subwindow of tuples that have arrived now, as a run."""
+        at = self.core.payloads[side].end - sum(arrival.rows for arrival in arrivals)  # position of the first of them
+        chunks = []
+        for arrival in arrivals:
+            first, stop = max(sub.base - at, 0), min(sub.base + sub.size - at, arrival.rows)
+            if first < stop:
+                rows = arrival.batch.slice(first, stop - first)
+                chunks += [Chunk(new_id(), piece, False) for piece in pieces(rows, self._limits.chunk)]
+            at += arrival.rows
+        assert sum(chunk.batch.num_rows for chunk in chunks) == sub.size
+        return OpenRun(new_id(), side, tuple(chunks), sub, stored=False)
 
     def _put(self, run: OpenRun) -> Run:
         for chunk in run.chunks:

@@ -14,15 +14,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from watersmeet.spark.checks import FORMAT, PARTITIONS, POLICY, ROCKSDB
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 #: Settings of the session that a join needs, or is much slower without.
 SETTINGS = {
     "spark.sql.streaming.stateStore.providerClass": ROCKSDB,
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    FORMAT: "2",
+    POLICY: "min",
     # Rows go to Python in larger batches than Spark's 10,000; wide rows in smaller ones, for it limits bytes, too.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
 }
@@ -34,7 +36,6 @@ OWN = {
     "spark.log.level": "WARN",
     "spark.driver.extraJavaOptions": "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false",
 }
-PARTITIONS = "spark.sql.shuffle.partitions"
 
 
 def session(

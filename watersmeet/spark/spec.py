@@ -17,9 +17,10 @@ from watersmeet.query.expr import Expr
 from watersmeet.query.plan import JoinPlan, Keys, Probe, SidePlan, compile_plan
 from watersmeet.query.windows import BoundTimeWindow, Hopping, Side, Within
 from watersmeet.routing import Route
+from watersmeet.spark.checks import PARTITIONS
 
 #: Of what is in the state store. Raise it when older state cannot be read any more.
-VERSION = 2
+VERSION = 3
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,7 @@ class JoinSpec:
     suffix: str
     route: Route
     keys: tuple[int, ...]  # the grouping key of each core
+    partitions: int  # of the shuffle, for which the keys were chosen
 
     def schema(self, side: Side) -> pa.Schema:
         return self.left if side == "left" else self.right
@@ -48,6 +50,7 @@ class JoinSpec:
             "right columns": _columns(self.right),
             "route": repr(self.route),
             "cores": str(len(self.keys)),
+            PARTITIONS: str(self.partitions),
         }
 
     @property

@@ -1,6 +1,7 @@
 """The state of one core: a manifest and chunks of tuples.
 
-    manifest   one JSON text: the plan, and of each run its id, its chunks, its rows and the ticks that it spans
+    manifest   one JSON text: the plan, where the core has its files, and of each run its id, its chunks, its rows and
+               the ticks that it spans
     chunks     chunk id -> tuples, with numbers in few bytes (narrow.py)
     flags      run id -> a bit a row: settled (joins that must know which tuples had no partner)
 
@@ -18,6 +19,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from watersmeet.query.windows import Side
+from watersmeet.spark.cache import new_id
 from watersmeet.spark.spec import VERSION, JoinSpec
 from watersmeet.window.ticks import Span
 
@@ -49,6 +51,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Manifest:
+    place: str  # the name of the core's folder of files (cache.py)
     runs: tuple[Run, ...] = ()
     timer: int | None = None  # the one that is set, in milliseconds
 
@@ -74,15 +77,16 @@ class CoreState:
         """The manifest; ValueError if the state belongs to another join."""
         found = self._manifest.get()
         if found is None:
-            return Manifest()
+            return Manifest(new_id())
         value = json.loads(found[0])
         _check(value, spec)
-        return Manifest(tuple(map(Run.from_json, value["runs"])), value["timer"])
+        return Manifest(value["place"], tuple(map(Run.from_json, value["runs"])), value["timer"])
 
     def write(self, spec: JoinSpec, manifest: Manifest) -> None:
         value = {
             "version": VERSION,
             "plan": spec.identity,
+            "place": manifest.place,
             "timer": manifest.timer,
             "runs": [run.to_json() for run in manifest.runs],
         }

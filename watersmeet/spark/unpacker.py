@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from watersmeet.spark.cache import take_results
+from watersmeet.spark.cache import in_use, query_folder, take_results
 
 #: Rows handed to Spark at a time: enough that it costs nothing, few enough for its memory.
 ROWS = 1 << 17
@@ -19,8 +19,9 @@ ROWS = 1 << 17
 
 def unpacked(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """A function for `mapInArrow`."""
-    for batch in batches:
-        for path in batch.column("path").to_pylist():
-            for results in take_results(path) if path is not None else ():
-                for start in range(0, results.num_rows, ROWS):
-                    yield results.slice(start, ROWS)
+    with in_use(query_folder()):  # from before the first results are written until the last are taken
+        for batch in batches:
+            for path in batch.column("path").to_pylist():
+                for results in take_results(path) if path is not None else ():
+                    for start in range(0, results.num_rows, ROWS):
+                        yield results.slice(start, ROWS)

@@ -1,0 +1,93 @@
+"""A driver on two executors whose tasks are run more than once: joins the streams of a folder, restarts, joins on.
+
+    python -m spark.cluster_driver FOLDER MASTER fails|twice|slow
+
+fails   behind the join, in the same task, is a stage that fails the first time in two micro-batches, when the state has
+        been committed; the task is tried again on the other executor
+twice   foreachBatch with two actions, each of which runs the join
+slow    that stage hangs instead, in one of two tasks; Spark starts another attempt beside it, on another host
+
+Streams, checkpoint and results are in the folder; what is in `later` joins them for the restart.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from watersmeet.spark.session import session
+
+from .cases import joined, run
+from .crash_driver import CASES, CONF
+
+MISHAPS = (1, 2)  # micro-batches
+SETTINGS = {
+    "spark.locality.wait": "0",
+    "spark.excludeOnFailure.enabled": "true",  # so that another executor tries again
+    "spark.excludeOnFailure.task.maxTaskAttemptsPerExecutor": "1",
+    "spark.excludeOnFailure.task.maxTaskAttemptsPerNode": "3",
+    "spark.excludeOnFailure.stage.maxFailedTasksPerExecutor": "9",
+    "spark.excludeOnFailure.stage.maxFailedExecutorsPerNode": "9",
+    "spark.excludeOnFailure.application.maxFailedTasksPerExecutor": "99",
+    "spark.excludeOnFailure.application.maxFailedExecutorsPerNode": "9",
+    "spark.speculation": "true",
+    "spark.speculation.interval": "100ms",
+    "spark.speculation.minTaskRuntime": "2s",
+    "spark.speculation.multiplier": "1",
+    "spark.speculation.quantile": "0.5",
+}
+
+
+class Mishap:
+    """A stage behind the join: a task fails, or hangs, in its first attempt, when it has seen all results."""
+
+    def __init__(self, folder: Path, kind: str):
+        self._folder = folder
+        self._kind = kind
+
+    def __call__(self, batches):
+        from pyspark import TaskContext
+
+        yield from batches
+        task = TaskContext.get()
+        batch = int(task.getLocalProperty("streaming.sql.batchId"))
+        mark = self._folder / f"{batch}-{task.partitionId()}"
+        if batch in MISHAPS and not mark.exists():
+            mark.touch()
+            if self._kind == "fails":
+                raise RuntimeError("a mishap")
+            if task.partitionId() == 0:
+                time.sleep(60)
+
+
+def main(folder: Path, master: str, kind: str) -> None:
+    spark = session(master, conf=CONF | SETTINGS | {"spark.local.dir": str(folder / "local")})
+    (folder / "mishaps").mkdir(exist_ok=True)
+
+    def once() -> None:
+        frame = joined(spark, folder, [CASES["left"]])
+        if kind != "twice":
+            run(frame.mapInArrow(Mishap(folder / "mishaps", kind), frame.schema), folder)
+            return
+
+        def sink(batch, number: int) -> None:
+            batch.count()
+            batch.write.mode("overwrite").parquet(str(folder / "out" / f"batch={number}"))
+
+        query = frame.writeStream.foreachBatch(sink).option("checkpointLocation", str(folder / "checkpoint"))
+        query.trigger(availableNow=True).start().awaitTermination()
+
+    once()
+    for path in sorted((folder / "later").rglob("*.parquet")):
+        path.rename(folder / path.parent.name / path.name)
+    once()
+    answer = spark.read.parquet(str(folder / "out")).select("case", "l", "r")
+    pq.write_table(answer.toArrow(), folder / "answer.parquet")
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), *sys.argv[2:])

@@ -1,0 +1,70 @@
+"""Two executors, and tasks that run more than once: a restart finds the state of the attempts that counted."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+
+from . import test_crash
+from .crash_driver import CASES
+from .processes import kill_group
+from .test_crash import PATIENCE, Stream, environment
+
+BATCHES = 8
+cluster = test_crash.cluster  # a fixture
+
+
+@pytest.fixture
+def stream(tmp_path):
+    found = Stream(tmp_path, BATCHES)
+    for side in ("left", "right"):
+        (tmp_path / "later" / side).mkdir(parents=True)
+        for path in sorted((tmp_path / side).iterdir())[BATCHES // 2 :]:
+            path.rename(tmp_path / "later" / side / path.name)
+    return found
+
+
+def check_attempts(stream: Stream) -> None:
+    """That the test has tested something: two attempts of a task have each committed a state."""
+    found = Counter(path.name.split("_")[0] for path in stream.folder.glob("checkpoint/state/0/0/*_*.changelog"))
+    assert max(found.values()) > 1, found
+
+
+def drive(stream: Stream, kind: str, master: str = "local-cluster[2,1,1024]") -> None:
+    from pyspark.find_spark_home import _find_spark_home
+
+    stream.cases = [CASES["left"]]
+    with open(stream.folder / "driver.log", "ab") as log:
+        driver = subprocess.Popen(
+            [sys.executable, "-m", "spark.cluster_driver", str(stream.folder), master, kind],
+            env=environment(stream.folder) | {"SPARK_HOME": _find_spark_home()},
+            stdout=log, stderr=log, start_new_session=True,
+        )  # fmt: skip
+    try:
+        assert driver.wait(PATIENCE) == 0, stream.log[-5000:]
+    finally:
+        kill_group(driver.pid)
+    stream.check()
+
+
+@pytest.mark.slow
+def test_a_task_fails_behind_the_join_and_is_tried_again_elsewhere(stream):
+    drive(stream, "fails")
+    check_attempts(stream)
+    assert len(list((stream.folder / "mishaps").iterdir())) == 4, "two tasks in two micro-batches"
+
+
+@pytest.mark.long
+def test_foreach_batch_with_two_actions(stream):
+    drive(stream, "twice")
+    check_attempts(stream)
+
+
+@pytest.mark.long
+def test_a_task_runs_twice_at_the_same_time(stream, cluster):
+    """Speculation. It needs two hosts."""
+    drive(stream, "slow", cluster[0])
+    check_attempts(stream)
