@@ -64,7 +64,7 @@ def test_results_are_there_for_whoever_waits_for_them(tmp_path, monkeypatch):
     def packs():
         for n in range(2):
             results = cache.FiledResults(query, CHUNK.schema, True)
-            results.add(3, CHUNK)
+            results.add(3, [CHUNK])
             path = results.close()
             cache._swept.clear()
             cache.sweep(other)
@@ -126,7 +126,7 @@ def test_files_of_other_attempts_go_with_a_later_batch(tmp_path, batch):
     unfinished = tmp_path / "0" / f"{other}.index.1234"
     unfinished.write_bytes(b"x")
     lost = cache.FiledResults(tmp_path, CHUNK.schema, True)
-    lost.add(3, CHUNK)
+    lost.add(3, [CHUNK])
     path = lost.close()
     files.keep({mine})
     assert unfinished.exists()
@@ -162,6 +162,7 @@ def test_the_same_join_twice_in_a_query_has_files_for_each(tmp_path):
 @pytest.mark.parametrize("how", ["inner", "left"])
 def test_results_that_are_too_large_for_a_batch_come_in_several(tmp_path, monkeypatch, how):
     """As with more than 2 GiB of text: here, with more than five rows."""
+    from watersmeet.window.capacity import TooMuch
     from watersmeet.window.payload import Payload
 
     (one,) = stream(1, 1, 60)
@@ -172,7 +173,7 @@ def test_results_that_are_too_large_for_a_batch_come_in_several(tmp_path, monkey
 
         def small(self, positions, *rest, take=take, most=most, **more):
             if positions.size > most:
-                raise OverflowError("too much text")
+                raise TooMuch
             return take(self, positions, *rest, **more)
 
         with monkeypatch.context() as patch:
