@@ -23,7 +23,9 @@ test: setup ## run the tests
 
 test-long: setup ## many kills, many examples, bounds checks, five minutes of random joins
 	@$(python) -m watersmeet warm
-	@JAVA_HOME=$$(tools/java.sh) && export JAVA_HOME && $(pytest) -m long $(ARGS)
+	@JAVA_HOME=$$(tools/java.sh) && export JAVA_HOME && \
+	  WATERSMEET_CRASHES=5 $(pytest) -m "long or slow" tests/spark/test_crash.py $(ARGS) && \
+	  $(pytest) -m long --deselect tests/spark/test_crash.py $(ARGS)
 	@HYPOTHESIS_PROFILE=nightly HYPOTHESIS_EXAMPLES=40 $(pytest) tests/test_contract.py tests/test_self_join.py tests/test_failures.py
 	@$(python) tests/fuzz.py --minutes 5
 

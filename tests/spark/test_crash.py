@@ -197,6 +197,7 @@ def test_the_driver_is_killed(stream):
     stream.check()
 
 
+@pytest.mark.long
 def test_python_workers_are_killed(stream):
     """All of them at once, so that those at work are among them. Their tasks are tried again, in the same query."""
     pick = random.Random(SEED)
@@ -264,6 +265,7 @@ def cluster(tmp_path) -> Iterator[tuple[str, list[int]]]:
             kill_group(process.pid)
 
 
+@pytest.mark.long
 def test_an_executor_is_killed(stream, cluster):
     """Of two, on a cluster: what it did is done again, by the other or by its successor."""
     pick = random.Random(SEED)
