@@ -231,8 +231,8 @@ def test_a_missed_target_is_shown():
     assert [row["ok"] for row in bench.ratios] == [False, True, False]
     assert [report.verdict(row) for row in bench.ratios] == ["MISS", "ok", "MISS"]
     assert report.missed({"ratios": bench.ratios}) == [
-        "B, batches of 5,000, against by hand: 7.9 of 8",
-        "band_last, window 2^23, batches of 2^15, against cost: 4.5, not less than 4",
+        "7.9 of 8 (B, batches of 5,000; by hand)",
+        "4.5, not less than 4 (band_last, window 2^23, batches of 2^15; cost)",
     ]
 
 

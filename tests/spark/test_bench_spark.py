@@ -212,8 +212,8 @@ def test_ratios_are_held_against_the_targets_by_the_medians():
     assert (row["value"], row["best"]) == (12.0, 90.0)
     assert row["with_cold"] == pytest.approx((1210 / 6) / (110 / 6))
     assert report.missed({"ratios": run.ratios}) == [
-        "A, against spark, hdfs: input rows/s: 3 of 4",
-        "B17, against million result rows/s: 4.999999 of 5",
+        "3 of 4 (A; spark, hdfs: input rows/s)",
+        "4.999999 of 5 (B17; million result rows/s)",
     ]
 
 

@@ -299,13 +299,14 @@ def missed(results: dict[str, Any]) -> list[str]:
     return [miss(row) for row in results["ratios"] if row["ok"] is False]
 
 
-def miss(row: dict[str, Any]) -> str:
-    where = [row["workload"]]
+def miss(row: dict[str, Any], name: str | None = None) -> str:
+    """ "4.4 of 8 (B, batches of 5,000; best hand-rolled)"; the workload by another name if given."""
+    where = [name or row["workload"]]
     if row.get("window") and row["workload"] not in ("A2", "B"):  # these have one only
         where.append(f"window {count(row['window'])}")
     if row.get("batch"):
         where.append(f"batches of {count(row['batch'])}")
-    return f"{', '.join(where)}, against {row['against']}: {of_target(row)}"
+    return f"{of_target(row)} ({', '.join(where)}; {row['against']})"
 
 
 def of_target(row: dict[str, Any]) -> str:
