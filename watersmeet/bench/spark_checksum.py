@@ -2,7 +2,7 @@
 
     count(*), sum(shiftright(xxhash64(every column), 30))
 
-A sink has Spark compute it while rows go by, for about 5 ns a row; the right answer, DuckDB's, gets it from NumPy, so
+A sink has Spark compute it while rows go by, for a few ns a row; the right answer, DuckDB's, gets it from NumPy, so
 that no part of Spark has a say in it. 34 bits of each hash are summed, so that the sum fits into 64 for 2^29 rows.
 
 Spark's xxhash64 is XXH64 with seed 42, column by column, each with the hash of those before it as its seed; null leaves

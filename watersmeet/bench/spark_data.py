@@ -42,7 +42,7 @@ START_US = 1_767_225_600_000_000  # 2026: a row at 1970 would be late, Spark's w
 NUMBERS = {"ts": "timestamp", "key": "bigint", "value": "bigint"}
 TEXTS = {"ts": "timestamp", "device": "string", "note": "string", "value": "bigint"}
 END = -1  # value of the rows that end the streams of D
-_BATCH = 1 << 18  # results that are summed up at a time
+_BATCH = 1 << 15  # results that are summed up at a time: their hashes stay in the cache
 
 
 @dataclass(frozen=True)
