@@ -1,26 +1,65 @@
-"""Put the stored figures of `make bench` into README and docs: python tools/figures.py
+"""Put the stored figures of the benchmarks into README and docs: python tools/figures.py
 
-Reads docs/figures/*.json and rewrites what stands between <!-- NAME --> and <!-- /NAME -->.
+Reads docs/figures/*.json and rewrites what stands between <!-- NAME --> and <!-- /NAME -->. Figures are medians of the
+rounds, with the best of them in brackets; targets that a run missed are named beside them.
 """
 
 from __future__ import annotations
 
-import json
 import re
 import textwrap
 from pathlib import Path
+from typing import Any
 
+from watersmeet.bench import report
+from watersmeet.bench.rounds import median
 from watersmeet.workers import SMALL
 
 ROOT = Path(__file__).parent.parent
+Row = dict[str, Any]
+
+
+def load(name: str) -> dict[str, Any]:
+    return report.load(ROOT / f"docs/figures/{name}.json")
 
 
 def millions(speed: float) -> str:
     return f"{speed / 1e6:.2f}" if speed < 1e7 else f"{speed / 1e6:.1f}"
 
 
+def speed_of(row: Row) -> str:
+    """The median of the rounds, and the best."""
+    return f"{millions(median(row['rounds']))} ({millions(row['tuples_per_s'])})"
+
+
 def ratio(value: float) -> str:
     return f"{value:.2f}" if value < 2 else f"{value:.1f}"
+
+
+def ratio_of(row: Row, missed: bool = False) -> str:
+    """By the medians, and by the best; what was missed if asked."""
+    text = f"{ratio(row['value'])} ({ratio(row['best'])})"
+    return f"{text}, **missed: {row['target']:g}**" if missed and row["ok"] is False else text
+
+
+def target_of(row: Row) -> str:
+    if row["ok"] is None:
+        return "-"
+    return f"{row['target']:g}, met" if row["ok"] else f"**missed: {ratio(row['value'])} of {row['target']:g}**"
+
+
+def targets(data: dict[str, Any], names: dict[str, str]) -> str:
+    """How many targets were met, and which were not. `names`: of workloads, for readers."""
+    judged = [row for row in data["ratios"] if row["ok"] is not None]
+    missed = [report.miss(row, names.get(row["workload"])) for row in judged if row["ok"] is False]
+    if not missed:
+        return f"All {len(judged)} targets of this run are met, by the medians."
+    return f"Of {len(judged)} targets this run missed {len(missed)}, by the medians: {'; '.join(missed)}."
+
+
+def run_of(data: dict[str, Any], command: str) -> str:
+    """When and how it was measured; older runs did not store their command."""
+    return f"{data['started'][:10]}, commit {report.commit(data['machine'])}, by `{data.get('command', command)}`"
 
 
 def prose(text: str) -> str:
@@ -37,69 +76,73 @@ def put(path: str, block: str, text: str) -> None:
 
 class Embedded:
     def __init__(self) -> None:
-        self.data = json.loads((ROOT / "docs/figures/embedded.json").read_text())
+        self.data = load("embedded")
         self.machine = self.data["machine"]
 
-    def speed(
-        self, workload: str, contender: str, batch: int | None, window: int | None = None, form: str = ""
-    ) -> float:
+    def row(self, workload: str, contender: str, batch: int | None, window: int | None = None, form: str = "") -> Row:
         for row in self.data["results"]:
             if (
                 (row["workload"], row["contender"], row["batch"]) == (workload, contender, batch)
                 and window in (None, row["window"])
                 and row["form"].startswith(form)
             ):
-                return row["tuples_per_s"]
+                return row
         raise KeyError((workload, contender, batch, window, form))
 
-    def ratio(self, workload: str, batch: int, against: str) -> float:
+    def ratio(self, workload: str, batch: int, against: str, window: int | None = None) -> Row:
         for row in self.data["ratios"]:
-            if (row["workload"], row["batch"]) == (workload, batch) and row["against"].startswith(against):
-                return row["value"]
-        raise KeyError((workload, batch, against))
+            if (
+                (row["workload"], row["batch"]) == (workload, batch)
+                and window in (None, row["window"])
+                and row["against"].startswith(against)
+            ):
+                return row
+        raise KeyError((workload, batch, against, window))
 
     def figures(self) -> str:
-        speed, times = self.speed("B", "watersmeet", 50_000), self.ratio("B", 50_000, "best hand-rolled (")
+        speed, times = self.row("B", "watersmeet", 50_000), self.ratio("B", 50_000, "best hand-rolled (")
         return prose(f"""
             A band join of two streams over a 10 second window of 500,000 rows a side, full rows out, batches of 50,000,
-            on two cores: {speed / 1e6:.1f} million rows a second, {ratio(times)} times the best that DuckDB, Polars or
-            DataFusion give when the same join is written by hand. [More below](#measured), and where it is less.
+            on two cores: {median(speed["rounds"]) / 1e6:.1f} million rows a second (the median of
+            {len(speed["rounds"])} rounds; the best {speed["tuples_per_s"] / 1e6:.1f}), {ratio(times["value"])} times
+            the best that DuckDB, Polars or DataFusion give when the same join is written by hand. [More
+            below](#measured), and where it is less.
         """)
 
     def measured(self) -> str:
         least = {
-            (part, batch): ratio(self.ratio(part, batch, "best hand-rolled, least buffer"))
+            (part, batch): ratio_of(self.ratio(part, batch, "best hand-rolled, least buffer"))
             for part in ("A2", "B")
             for batch in (5_000, 50_000)
         }
-        within = [
-            "| join | batch | watersmeet | DuckDB | Polars | DataFusion | symmetric hash join | ours / best by hand |",
-            "|---|---:|---:|---:|---:|---:|---:|---:|",
-        ]
+        header = ["join", "batch", "watersmeet", "DuckDB", "Polars", "DataFusion", "symmetric hash join"]
+        within = []
         for part, name in (("A2", "equality"), ("B", "band")):
             for batch in (5_000, 50_000, 500_000):
-                peers = [millions(self.speed(part, peer, batch)) for peer in ("DuckDB", "Polars", "DataFusion")]
+                peers = [speed_of(self.row(part, peer, batch)) for peer in ("DuckDB", "Polars", "DataFusion")]
                 symmetric = "-"
                 if part == "A2":
-                    symmetric = millions(self.speed(part, "DataFusion symmetric hash join", batch))
-                ours = millions(self.speed(part, "watersmeet", batch))
-                times = ratio(self.ratio(part, batch, "best hand-rolled ("))
-                within.append(f"| {name} | {batch:,} | **{ours}** | {' | '.join(peers)} | {symmetric} | {times} |")
-        last = ["| window | 1K | 32K | 256K | nested loop | argsort |", "|---|---:|---:|---:|---:|---:|"]
+                    symmetric = speed_of(self.row(part, "DataFusion symmetric hash join", batch))
+                times = self.ratio(part, batch, "best hand-rolled (")
+                ours = f"**{speed_of(self.row(part, 'watersmeet', batch)).replace(' ', '** ')}"
+                within.append([name, f"{batch:,}", ours, *peers, symmetric, ratio_of(times), target_of(times)])
+        last = []
         for bits in (14, 17, 20, 23):
             window = 1 << bits
-            speeds = [millions(self.speed("band_last", "watersmeet", 1 << b, window)) for b in (10, 15, 18)]
-            loop = self.speed("band_last", "nested loop", None, window)
-            sort = self.speed("band_last", "argsort", None, window)
-            last.append(f"| 2^{bits} | {' | '.join(speeds)} | {loop:,.0f} /s | {millions(sort)} |")
-        faster = self.speed("band_last", "watersmeet", 1 << 15, window) / loop
+            speeds = [speed_of(self.row("band_last", "watersmeet", 1 << b, window)) for b in (10, 15, 18)]
+            loop = self.row("band_last", "nested loop", None, window)
+            loops = f"{median(loop['rounds']):,.0f} ({loop['tuples_per_s']:,.0f}) /s"
+            sort = self.ratio("band_last", 1 << 15, "np.argsort", window)
+            argsort = speed_of(self.row("band_last", "argsort", None, window))
+            last.append([f"2^{bits}", *speeds, loops, argsort, ratio_of(sort), target_of(sort)])
+        faster = self.ratio("band_last", 1 << 15, "nested loop", window)["value"]
         return "\n".join(
             [
                 prose(f"""
-                    On two cores of a shared cloud machine (Intel Xeon, 24 GiB), {self.data["started"][:10]}, commit
-                    {self.machine["commit"]}, by `make bench`; every contender in the same run, best of
-                    {self.data["rounds"]} rounds, all answers compared. Such a machine is noisy: from run to run the
-                    ratios move by up to a third. All figures, with versions, are in
+                    On two cores of a shared cloud machine (Intel Xeon, 24 GiB), {run_of(self.data, "make bench")};
+                    every contender in the same run, all answers compared. Figures are medians of
+                    {self.data["rounds"]} rounds, the best round in brackets. Such a machine is noisy: from run to run
+                    the ratios move by up to a third. All figures, with versions, are in
                     [docs/figures/embedded.json](docs/figures/embedded.json).
                 """),
                 prose(f"""
@@ -107,24 +150,27 @@ class Embedded:
                     full rows out, all cores, million input rows/s. Against it: every new batch joined with the other
                     side's last 20 seconds, in the fastest of several forms of each (a band: keys cut into cells, joined
                     on the cell, filtered), and DataFusion's symmetric hash join. Who keeps by hand no more than a batch
-                    needs, 10 seconds and the batch, comes closer: the last column is then {least["A2", 5_000]} and
+                    needs, 10 seconds and the batch, comes closer: the ratio is then {least["A2", 5_000]} and
                     {least["A2", 50_000]} for the equality, {least["B", 5_000]} and {least["B", 50_000]} for the band,
                     at 5,000 and 50,000.
                 """),
-                *within,
-                "",
+                table([*header, "ours / best by hand", "target"], within, right=range(1, 8)),
                 prose("""
                     A band join over `last(n)`, about 2 matches a tuple, positions out, one thread, million tuples/s by
                     batch size; beside it a nested loop over the same window, and NumPy's argsort of as many keys, in
                     million keys/s.
                 """),
-                *last,
-                "",
+                table(
+                    ["window", "1K", "32K", "256K", "nested loop", "argsort", "32K / argsort", "target"],
+                    last,
+                    right=range(1, 7),
+                ),
                 prose(f"""
                     At a window of 2^23 the index is {faster:,.0f} times as fast as the loop. Small batches are where a
                     push's fixed cost, a quarter of a millisecond, weighs most: collect rows with `batch_rows` where you
                     can wait for them.
                 """),
+                prose(targets(self.data, {"A2": "equality", "B": "band", "band_last": "last(n)"})),
             ]
         )
 
@@ -137,13 +183,14 @@ class Embedded:
             ("equality, 10 s", "A2, hash", 5_000),
             ("band, 10 s", "B, bisort", 5_000),
         ):
-            speeds = [self.speed("subwindows", contender, batch, form=f"{count} subwindows") for count in counts]
-            table.append(f"| {name} | {batch:,} | {' | '.join(map(millions, speeds))} |")
+            rows = [self.row("subwindows", contender, batch, form=f"{count} subwindows") for count in counts]
+            table.append(f"| {name} | {batch:,} | {' | '.join(map(speed_of, rows))} |")
         return "\n".join(
             [
                 prose("""
-                    Measured (`watersmeet bench embedded --only subwindows`, one thread, million rows/s). The default is
-                    one structure that forgets for bands, two subwindows for the equality.
+                    Measured (`watersmeet bench embedded --only subwindows`, one thread, million rows/s, medians of the
+                    rounds and the best in brackets). The default is one structure that forgets for bands, two
+                    subwindows for the equality.
                 """),
                 *table,
                 "",
@@ -162,21 +209,21 @@ class Threads:
     """The part `threads` of `watersmeet bench embedded`, from a machine with more cores."""
 
     def __init__(self) -> None:
-        self.data = json.loads((ROOT / "docs/figures/threads.json").read_text())
+        self.data = load("threads")
 
     def measured(self) -> str:
         forms = list(dict.fromkeys(row["form"] for row in self.data["results"]))
         names = {"A2, hash": "equality", "B, bisort": "band"}
         lines: dict[tuple[str, int], list[str]] = {}
         for row in self.data["results"]:
-            lines.setdefault((names[row["contender"]], row["batch"]), []).append(millions(row["tuples_per_s"]))
+            lines.setdefault((names[row["contender"]], row["batch"]), []).append(speed_of(row))
         rows = [[name, f"{batch:,}", *speeds] for (name, batch), speeds in lines.items()]
         about = f"""
             A batch is cut into parts of at least {SMALL:,} rows, so that a small one does not wait for many threads.
             Million rows/s of the joins of the README on {self.data["machine"]["cores"]} cores (`watersmeet bench
-            embedded --only threads`, {self.data["started"][:10]}, [figures/threads.json](figures/threads.json)). Some
-            steps stay on one thread (keys, merging what was sorted, forgetting), and parts take turns to hold Python's
-            lock between kernels.
+            embedded --only threads`, {self.data["started"][:10]}, medians of {self.data["rounds"]} rounds and the best
+            in brackets, [figures/threads.json](figures/threads.json)). Some steps stay on one thread (keys, merging
+            what was sorted, forgetting), and parts take turns to hold Python's lock between kernels.
         """
         header = ["join", "batch", *(form.replace("=", " ") for form in forms)]
         return "\n".join([prose(about), table(header, rows)])
@@ -185,101 +232,153 @@ class Threads:
 class Index:
     """What the papers claim, from `watersmeet bench index`. The last column is written by hand, and kept."""
 
-    header = ["row", "claim", "the paper", "here", "holds", "why"]
+    header = ["row", "claim", "the paper", "here", "best round", "holds", "why"]
 
     def __init__(self) -> None:
-        self.data = json.loads((ROOT / "docs/figures/index.json").read_text())
+        self.data = load("index")
 
     def claims(self, page: str) -> str:
         machine, whys = self.data["machine"], self.whys(page)
-        unknown = "(not measured)"
-        lines = [
-            [one["row"], one["claim"], one["paper"], one["ours"] if one["holds"] else unknown, one["holds"] or "-"]
-            + [whys.get(one["claim"], "")]
-            for one in self.data["claims"]
-        ]
+        lines = []
+        for one in self.data["claims"]:
+            measured = [one["ours"] or "-", one["best"]] if one["holds"] else ["(not measured)", "-"]
+            why = whys.get(one["claim"], "")
+            lines.append([one["row"], one["claim"], one["paper"], *measured, one["holds"] or "-", why])
+        empty = ""
+        if any(one["ours"] is None for one in self.data["claims"]):
+            empty = "Where this run did not keep its rounds there is no median, and the verdict is by the best."
         about = prose(f"""
-            {machine["cpu"]}, {machine["cores"]} cores, {self.data["started"][:10]}, commit {machine["commit"]}, the
-            best of {self.data["rounds"]} rounds. All figures are in [figures/index.json](figures/index.json).
+            {machine["cpu"]}, {machine["cores"]} cores, {run_of(self.data, "watersmeet bench index")}, medians of
+            {self.data["rounds"]} rounds, judged by them, and the best. {empty} All figures are in
+            [figures/index.json](figures/index.json).
         """)
-        targets = [
-            [one["against"], f"{one['value']:.3g}", f"{one['sense']} {one['target']:g}", "yes" if one["ok"] else "no"]
+        judged = [
+            [report.count(one.get("window")), one["against"], report.number(one["value"]), report.number(one["best"])]
+            + [target_of(one) if one["sense"] == ">=" else f"{one['sense']} {one['target']:g}"]
             for one in self.data["ratios"]
             if one["target"] is not None
         ]
         ours = prose("And what we ask of our own choice, over all joins of the run:")
         parts = [about, table(self.header, lines)]
-        parts += [ours, table(["auto, or an index, against", "ratio", "target", "holds"], targets)] if targets else []
+        if judged:
+            parts += [ours, table(["window", "auto, or an index, against", "ratio", "best round", "target"], judged)]
+            parts.append(prose(targets(self.data, {})))
         return "\n".join(parts)
 
     def whys(self, page: str) -> dict[str, str]:
         """The last column as it stands, by claim."""
         cells = [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith("| ")]
-        return {row[1]: row[5] for row in cells if len(row) == len(self.header)}
+        return {row[1]: row[-1] for row in cells if len(row) == len(self.header)}
 
 
 class Spark:
     """The joins of `watersmeet bench spark`, all from one run."""
 
     rows = (
-        ("A", "equality, 10 s", "spark"),
-        ("B", "band, 10 s", "cells"),
-        ("B17", "band, 10 s, 17 matches", None),
-        ("C", "inequality, 50 ms", None),
+        ("A", "equality, 10 s", "discard", "spark"),
+        ("B", "band, 10 s", "discard", "cells"),
+        ("B17", "band, 10 s, 17 matches", "discard", None),
+        ("C", "inequality, 50 ms", "discard", None),
+        ("D", "left join of texts, 10 s, out of order by up to 2 s", "identity", "spark"),
     )
 
     def __init__(self) -> None:
-        self.data = json.loads((ROOT / "docs/figures/spark.json").read_text())
+        self.data = load("spark")
+        self.ratios = {(row["workload"], row["against"]): row for row in self.data["ratios"]}
+        self.results = {(row["workload"], row["contender"]): row for row in self.data["results"]}
+
+    def against(self, part: str, contender: str) -> str:
+        row = self.ratios.get((part, f"{contender}: input rows/s"))
+        return ratio_of(row, missed=True) if row else "-"
 
     def measured(self) -> str:
-        header = ["join", "million rows/s in", "million results/s", "of a joiner that does nothing"]
-        header += ["x RocksDB", "x in memory"]
-        speeds = {(row["workload"], row["contender"]): row for row in self.data["results"]}
+        header = ["join", "million rows/s in", "million results/s", "cold micro-batch"]
+        header += ["of a pipeline that joins nothing", "x RocksDB", "x in memory"]
         lines = []
-        for part, name, plain in self.rows:
-            ours = speeds[part, "watersmeet"]
-            done, *times = (
-                ratio(ours["rows_per_s"] / speeds[part, one]["rows_per_s"]) if (part, one) in speeds else "-"
-                for one in ("discard", f"{plain}, rocksdb", f"{plain}, hdfs")
-            )
-            lines.append([name, millions(ours["rows_per_s"]), millions(ours["results_per_s"]), done, *times])
+        for part, name, bound, plain in self.rows:
+            if (part, "watersmeet") in self.results:
+                ours = self.results[part, "watersmeet"]
+                speeds = f"{millions(median(ours['rounds']))} ({millions(ours['rows_per_s'])})"
+                results = f"{millions(median(ours['results_rounds']))} ({millions(ours['results_per_s'])})"
+                goal = self.ratios.get((part, "million result rows/s"))
+                if goal and goal["ok"] is False:
+                    results += f", **missed: {goal['target']:g}**"
+                peers = [self.against(part, one) for one in (bound, f"{plain}, rocksdb", f"{plain}, hdfs")]
+                lines.append([name, speeds, results, f"{median(ours['cold_s']):.1f} s", *peers])
+        names = {part: name for part, name, _, _ in self.rows}
+        names |= {f"{part}, flat": f"{names[part]}, long streams" for part in ("A", "B")}
+        rest = [text for text in (self.flat(), targets(self.data, names)) if text]
+        return "\n".join([prose(self.about()), table(header, lines), *map(prose, rest)])
+
+    def about(self) -> str:
+        data = self.data
+        once = {
+            f"`{row['contender']}`": None
+            for row in data["results"]
+            if not row["workload"].endswith("flat") and len(row["rounds"]) < data["rounds"]
+        }
+        tuned = any("trackTotalNumberOfRows" in key for row in data["results"] for key in row["settings"])
+        summed = all(row["checksum"] for row in data["results"] if row["contender"].startswith("watersmeet"))
+        functions = " (for the left join: two Python functions that return what they get)"
+        cold = "are not part of the rates" if data["cold_apart"] else "are part of the rates"
+        if data["cold_apart"]:
+            with_cold = [
+                f"{ratio(row['with_cold'])} ({part}, {against.partition(':')[0]})"
+                for (part, against), row in self.ratios.items()
+                if row.get("with_cold") and row["target"]
+            ]
+            cold += f"; with them the ratios that have targets are {', '.join(with_cold)}"
+        return f"""
+            Two streams of {data["rows"] / 1e6:g}M rows, 20 us from row to row, {data["batch_rows"] / 1e6:g}M rows a
+            micro-batch, `local[{data["cores"]}]`, on two cores of a shared cloud machine,
+            {run_of(data, "watersmeet bench spark")}: one run, medians of {data["rounds"]} rounds, the best in brackets;
+            measured once: {", ".join(once)} ([figures/spark.json](figures/spark.json)). The first, cold micro-batches
+            {cold}. Results are compared with DuckDB's by
+            {"a checksum over all columns of every timed run" if summed else "their number"}. A pipeline that joins
+            nothing has a joiner that looks at nothing{functions if ("D", "identity") in self.results else ""}. The
+            last two columns are against what plain Spark has: for equalities its own join, for the band the
+            usual workaround (explode into cells, join on the cell, filter), with the state in RocksDB
+            {"(which does not count its rows: `trackTotalNumberOfRows` off)" if tuned else "(as Spark comes)"} and in
+            maps on the heap. Such a machine is noisy: rounds of one pipeline differ by up to a third.
+        """
+
+    def flat(self) -> str:
         grown, large, memory = (
             [ratio(row["value"]) for row in self.data["ratios"] if row["against"].startswith(what)]
             for what in ("last ten micro-batches", "a micro-batch with the large window", "GB of driver")
         )
-        about = f"""
-            Two streams of 4M rows, 20 us from row to row, 1M rows a micro-batch, into a sink that throws rows away,
-            `local[2]`, on two cores of a shared cloud machine, {self.data["started"][:10]}, commit
-            {self.data["machine"]["commit"]}, by `watersmeet bench spark`: one run, each the best of
-            {self.data["rounds"]} rounds, only Spark on RocksDB and the workaround measured once
-            ([figures/spark.json](figures/spark.json)). The last two columns are against what plain Spark has: for the
-            equality its own join, for the band the usual workaround (explode into cells, join on the cell, filter),
-            with the state in RocksDB and in maps on the heap. Such a machine is noisy: rounds of one pipeline differ by
-            up to a third.
-        """
-        flat = f"""
+        if not grown:
+            return ""
+        return f"""
             Over 40 micro-batches the last ten took {grown[0]} (equality) and {grown[1]} (band) times as long as the
             second ten. With a window of 10M rows a side instead of 500,000 a micro-batch took {large[0]} and {large[1]}
             times as long, driver and Python workers together {memory[0]} and {memory[1]} GB.
         """
-        return "\n".join([prose(about), table(header, lines), prose(flat)])
 
 
-def table(header: list[str], rows: list[list[str]]) -> str:
+def table(header: list[str], rows: list[list[str]], right: range = range(0)) -> str:
+    """`right`: the columns that are flush right."""
     lines = ["| " + " | ".join(row) + " |" for row in (header, *rows)]
-    lines.insert(1, "|" + "---|" * len(header))
+    lines.insert(1, "|" + "".join("---:|" if i in right else "---|" for i in range(len(header))))
     return "\n".join(lines) + "\n"
 
 
+def blocks() -> dict[tuple[str, str], str]:
+    """What stands in each block of each page."""
+    embedded, page = Embedded(), "docs/reproduction.md"
+    return {
+        ("README.md", "figures"): embedded.figures(),
+        ("README.md", "measured"): embedded.measured(),
+        ("docs/windows.md", "subwindows measured"): embedded.subwindows(),
+        ("docs/indexes.md", "threads measured"): Threads().measured(),
+        (page, "claims"): Index().claims((ROOT / page).read_text()),
+        ("docs/spark.md", "measured"): Spark().measured(),
+    }
+
+
 def main() -> None:
-    embedded = Embedded()
-    put("README.md", "figures", embedded.figures())
-    put("README.md", "measured", embedded.measured())
-    put("docs/windows.md", "subwindows measured", embedded.subwindows())
-    put("docs/indexes.md", "threads measured", Threads().measured())
-    page = "docs/reproduction.md"
-    put(page, "claims", Index().claims((ROOT / page).read_text()))
-    put("docs/spark.md", "measured", Spark().measured())
+    for (path, block), text in blocks().items():
+        put(path, block, text)
 
 
 if __name__ == "__main__":

@@ -5,14 +5,17 @@ from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
+from typer.testing import CliRunner
 
-from watersmeet.bench import embedded, report, workloads
+from watersmeet.bench import baselines, embedded, report, targets, workloads
 from watersmeet.bench.checksum import AnswersDiffer, Checksum
 from watersmeet.bench.frame import Bench
 from watersmeet.bench.peers import PEERS, ArrowBuffer, Polars
 from watersmeet.bench.race import HandRolled, Lane, Ours, agree
 from watersmeet.bench.symmetric import SymmetricHashJoin
+from watersmeet.cli import app
 
 TINY = embedded.Sizes(
     windows=(64, 256),
@@ -35,14 +38,16 @@ def brute_force(workload, rows):
     left, right = (workload.rows(side, 0, rows) for side in workloads.SIDES)
     key = left["key"].to_numpy()[:, None] - right["key"].to_numpy()[None, :]
     time = right["ts"].cast(pa.int64()).to_numpy()[None, :] - left["ts"].cast(pa.int64()).to_numpy()[:, None]
-    return Checksum.of(*np.nonzero((abs(key) <= workload.band) & (abs(time) <= workload.window_us)))
+    pairs = np.nonzero((abs(key) <= workload.band) & (abs(time) <= workload.window_us))
+    columns = [table[name].cast(pa.int64()).to_numpy() for table in (left, right) for name in ("ts", "key", "value")]
+    return Checksum.of(*(column[pairs[i // 3]] for i, column in enumerate(columns)))
 
 
 def joined(contender, workload, batches):
     total = Checksum()
     for index in range(batches):
         for side in workloads.SIDES:
-            total += Checksum.of(*contender.pairs(contender.push(side, workload.batch(side, index))))
+            total += contender.check(contender.push(side, workload.batch(side, index)))
     return total
 
 
@@ -68,6 +73,10 @@ def test_a_checksum_sees_pairs_and_not_their_order():
     assert whole == Checksum.of(left[:1], right[:1]) + Checksum.of(left[1:], right[1:])
     assert whole != Checksum.of(right, left)
     assert whole != Checksum.of(left, np.array([4, 6, 5]))
+    assert Checksum.of(left, right, left) != Checksum.of(left, right, right)
+    table = pa.table({"a": left, "ts": pa.array([4, 5, 6], pa.timestamp("ms"))})
+    assert Checksum.of_table(table, ["a", "ts"]) == Checksum.of(left, 1000 * right)
+    assert whole - Checksum.of(left[:1], right[:1]) == Checksum.of(left[1:], right[1:])
 
 
 @pytest.mark.parametrize(("peer", "form"), FORMS, ids=lambda value: getattr(value, "name", value))
@@ -119,13 +128,16 @@ def test_all_parts_run_and_agree(tmp_path):
     assert parts == set(embedded.PARTS)
     for row in results["results"]:
         assert row["tuples_per_s"] == max(row["rounds"]) > 0
-        if row["workload"] != "band_last":
+        if row["contender"] != "argsort" and not row["contender"].startswith("nested loop"):
             assert row["checked_pairs"] > 0
+        if row["workload"] != "band_last" or row["contender"] in ("watersmeet", "argsort"):
+            assert len(row["rounds"]) == TINY.rounds
     contenders = {row["contender"] for row in results["results"]}
     assert contenders >= {"watersmeet", "argsort", "nested loop"}
     for peer in (*PEERS, SymmetricHashJoin):
         assert (peer.name in contenders) != (peer.name in results["skipped"])
-    assert all(row["value"] > 0 and row["ok"] is None for row in results["ratios"])
+    assert all(row["value"] > 0 and row["best"] > 0 and row["ok"] is None for row in results["ratios"])
+    assert results["command"] and results["machine"]["dirty"] in (True, False, None)
     assert "np.argsort" in report.text(results) and "| ---: |" in report.markdown(results)
     assert report.load(out) == results
 
@@ -161,6 +173,47 @@ def test_wrong_answers_stop_the_run(monkeypatch, capsys):
         embedded.run(quick=True, only=["B"])
 
 
+class OffByOne(Ours):
+    """As many results as there should be, one column wrong."""
+
+    column = "ts_right"
+
+    def push(self, side, batch):
+        table = super().push(side, batch)
+        index = table.column_names.index(self.column)
+        wrong = pc.add(table.column(index).cast(pa.int64()), 1).cast(table.column(index).type)
+        return table.set_column(index, self.column, wrong)
+
+
+def test_a_wrong_column_is_seen_though_all_pairs_are_right():
+    workload = workloads.b(100, seconds=0.01)
+    lanes = [Lane(name, "", workload, make(workload)) for name, make in (("right", Ours), ("wrong", OffByOne))]
+    for lane in lanes:
+        lane.turn(0.0, least_pairs=3)
+    assert lanes[0].checks[-1].pairs == lanes[1].checks[-1].pairs > 0
+    with pytest.raises(AnswersDiffer, match="wrong"):
+        agree(lanes)
+
+
+class OffByOnePairs(OffByOne):
+    column = "right"
+
+
+@pytest.mark.parametrize(("window", "batch"), [(64, 16), (64, 200), (500, 7)])
+def test_the_last_rows_of_a_timed_lane_are_searched_for(window, batch, monkeypatch):
+    monkeypatch.setattr(baselines, "CHECKED_ROWS", 40)
+    workload = workloads.band_last(window, batch)
+    for make, right in ((Ours, True), (OffByOnePairs, False)):
+        lane = Lane("lane", "", workload, make(workload, output="pairs", threads=1))
+        lane.fill(window + window // 4)
+        lane.turn(0.0, least_pairs=20)
+        if right:
+            assert baselines.last_rows(lane).pairs > 0
+        else:
+            with pytest.raises(AnswersDiffer, match="by searching"):
+                baselines.last_rows(lane)
+
+
 @pytest.mark.parametrize(
     ("options", "named"),
     [({"only": ["C"]}, "only"), ({"rounds": 0}, "rounds"), ({"out": "no/such/a.json"}, "out")],
@@ -172,7 +225,32 @@ def test_bad_options_are_named_before_anything_runs(options, named):
 
 def test_a_missed_target_is_shown():
     bench = Bench(judged=True, say=lambda line: None)
-    bench.ratio("B", "best", 7.9, 8.0, window=500_000)
+    bench.ratio("B", "by hand", 7.9, 8.0, best=8.5, window=500_000, batch=5_000)
     bench.ratio("B", "cost", 3.9, 4.0, "<", window=500_000)
-    assert [row["ok"] for row in bench.ratios] == [False, True]
-    assert [report.verdict(row) for row in bench.ratios] == ["MISS", "ok"]
+    bench.ratio("band_last", "cost", 4.5, 4.0, "<", window=1 << 23, batch=1 << 15)
+    assert [row["ok"] for row in bench.ratios] == [False, True, False]
+    assert [report.verdict(row) for row in bench.ratios] == ["MISS", "ok", "MISS"]
+    assert report.missed({"ratios": bench.ratios}) == [
+        "7.9 of 8 (B, batches of 5,000; by hand)",
+        "4.5, not less than 4 (band_last, window 2^23, batches of 2^15; cost)",
+    ]
+
+
+@pytest.mark.parametrize(("ok", "code"), [(True, 0), (False, 1)])
+def test_a_strict_run_that_misses_a_target_says_so_and_fails(ok, code, monkeypatch, tmp_path):
+    """Measured at tiny sizes and judged as if they were full; the target is one that must be met, or cannot be."""
+    monkeypatch.setattr(embedded, "FULL", replace(TINY, batches=(100,)))
+    monkeypatch.setattr(targets, "BY_HAND", {("B", 100): 0.0 if ok else 1e9})
+    arguments = ["bench", "embedded", "--only", "B", "--rounds", "1", "--out", str(tmp_path / "b.json")]
+    result = CliRunner().invoke(app, [*arguments, "--strict"])
+    assert result.exit_code == code, result.output
+    assert ("targets met" in result.stdout) == ok
+    assert ("Missed: 1 of 1 targets" in result.stdout and "of 1e+09" in result.stdout) == (not ok)
+    if not ok:
+        assert CliRunner().invoke(app, arguments).exit_code == 0  # not asked
+
+
+@pytest.mark.parametrize("more", [["embedded", "--quick"], ["index", "--largest", "12"], ["spark", "--rows", "5000"]])
+def test_a_small_run_cannot_be_strict(more):
+    result = CliRunner().invoke(app, ["bench", *more, "--strict"])
+    assert result.exit_code == 2 and "strict must be given for a run at full size only" in result.stderr

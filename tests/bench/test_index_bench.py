@@ -169,6 +169,47 @@ def test_claims_are_judged_at_full_size_only(stored):
     assert claims([]) == []
 
 
+def test_claims_are_made_by_the_medians_with_the_best_beside():
+    def row(name, rounds):
+        sizes = {"window": 1 << 23, "batch": 1 << 15, "setting": ""}
+        return {"part": "windows", "contender": name, "tuples_per_s": max(rounds), "rounds": rounds} | sizes
+
+    trees = dict.fromkeys(("btree", "im_tree", "pim_tree"), [1e6])
+    names = {"bisort": [5e6, 2e6, 1e6], "nested_loop": [1000.0, 1500.0]} | trees
+    first = claims([row(name, rounds) for name, rounds in names.items()])[0]
+    assert (first["ours"], first["best"]) == ("1,600x", "3,333x")
+
+
+def test_claims_of_runs_without_rounds_are_by_the_best_only():
+    phases = {"before": 2e6, "during": 1e6, "after": 2e6}
+    rows = [
+        {"part": "drift", "contender": "pim_tree", "drift": drift, "phases": phases}
+        for drift in (0.2, 0.6, 1.0)
+    ]
+    made = claims(rows)
+    assert [(row["ours"], row["best"]) for row in made] == [(None, "50%")] * 3 + [(None, "100%")]
+    rounds = {phase: [speed, speed / 2] for phase, speed in phases.items()}
+    assert claims([row | {"phase_rounds": rounds} for row in rows])[0]["ours"] == "50%"
+
+
+def test_auto_is_compared_by_the_medians():
+    rounds = {"bisort": [10.0, 4.0, 3.0], "hash": [6.0, 5.0, 5.0]}
+    found = index_joins.auto_ratios(rounds, "bisort")
+    assert found == {"to_best": 0.8, "to_bisort": 1.0, "best_to_best": 1.0, "best_to_bisort": 1.0}
+
+
+def test_the_slowest_index_is_judged_in_windows_above_4k():
+    run = index.Indexes(TINY, judged=True, say=quiet)
+    for window in (1 << 12, 1 << 13):
+        for name, rounds in (("nested_loop", [10.0, 20.0, 30.0]), ("btree", [150.0, 190.0, 900.0])):
+            about = {"part": "windows", "window": window, "batch": 8, "contender": name}
+            run.results.append(about | {"tuples_per_s": max(rounds), "rounds": rounds})
+    run.compare()
+    assert [(row["window"], row["value"], row["best"], row["ok"]) for row in run.ratios] == [
+        (1 << 12, 9.5, 30.0, None), (1 << 13, 9.5, 30.0, False)
+    ]  # fmt: skip
+
+
 def test_the_page_has_every_claim(stored):
     page = (ROOT / "docs" / "reproduction.md").read_text()
     assert [row["claim"] for row in stored[0]["claims"] if f"| {row['claim']} |" not in page] == []

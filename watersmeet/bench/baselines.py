@@ -4,6 +4,9 @@ A nested loop would need hours to fill a window of 2^23, because filling it is j
 alone, which costs nothing, and then a few tuples of the other are joined with the full window. Two of them
 are measured: `index="nested_loop"`, which does all that a stream join must do, and the plainest possible one
 in NumPy, two vectorised comparisons over an array of keys that somebody else keeps up to date.
+
+Nobody else joins as many rows as we do in a round, so the answers of the last of them are found again by sorting
+the window and searching it (`last_rows`).
 """
 
 from __future__ import annotations
@@ -17,9 +20,11 @@ import pyarrow as pa
 
 from watersmeet.bench import workloads
 from watersmeet.bench.checksum import AnswersDiffer, Checksum
-from watersmeet.bench.race import FILL_ROWS, Ours
+from watersmeet.bench.race import FILL_ROWS, Lane, Ours
+from watersmeet.bench.workloads import SIDES, Workload
 
 Answer = tuple[np.ndarray, np.ndarray]
+CHECKED_ROWS = 1 << 16  # of a lane of band_last, at least a batch
 
 
 def baseline(name: str, form: str, window: int, batch: int | None, speeds: list[float]) -> dict[str, Any]:
@@ -92,6 +97,35 @@ def nested_loops(window: int, seconds: float) -> dict[str, list[float]]:
         slowest = min(loops[-1] for loops in speeds.values())
         count = max(1, min(int(slowest * seconds / 4), 1 << 15))
     return speeds
+
+
+def last_rows(lane: Lane) -> Checksum:
+    """The answers of the lane's last timed batches, which must be those of a search in the sorted window."""
+    workload = lane.workload
+    assert isinstance(workload, Workload)
+    window, batch = workload.window_rows, workload.batch_rows
+    steps = min(-(-CHECKED_ROWS // batch), len(lane.checks) - 1)
+    first = lane.position - steps * batch
+    oldest = max(first - window, 0)
+    keys = {side: workload.rows(side, oldest, lane.position - oldest).column("key").to_numpy() for side in SIDES}
+    arriving = np.arange(first, lane.position)
+    arrived = (arriving - first) // batch * batch + first  # of the other side, when a left row comes
+    expected = Checksum()
+    for side, other, end in (("left", "right", arrived), ("right", "left", arrived + batch)):
+        order = np.argsort(keys[other], kind="stable")
+        ordered, own = keys[other][order], keys[side][first - oldest :]
+        low = np.searchsorted(ordered, own - workload.band)
+        counts = np.searchsorted(ordered, own + workload.band, "right") - low
+        own_rows = np.repeat(np.arange(own.size), counts)
+        skipped = np.repeat(np.cumsum(counts) - counts, counts)
+        partner = order[np.arange(own_rows.size) - skipped + low[own_rows]] + oldest
+        held = (partner < end[own_rows]) & (partner >= end[own_rows] - window)
+        pairs = {side: arriving[own_rows[held]], other: partner[held]}
+        expected += Checksum.of(pairs["left"], pairs["right"])
+    given = lane.checks[-1] - lane.checks[-1 - steps]
+    if given != expected:
+        raise AnswersDiffer(f"band_last, window {window}, batches of {batch}: {given}, by searching {expected}")
+    return given
 
 
 def timed(run: Callable[[pa.RecordBatch], Answer], batch: pa.RecordBatch) -> tuple[float, Checksum]:

@@ -10,8 +10,10 @@ turns):
                 thread
     threads     A2 and B on one thread, two, four, ... up to as many as there are cores
 
+Of the rounds of each contender all are kept; ratios are by the medians, with those of the best beside them.
+
 `run` returns plain data and stores it as JSON; report.py turns that into tables. A quick run uses small
-windows and a few batches to show that everything works: its ratios are not held against the targets.
+windows and a few batches to show that everything works: its ratios are not held against targets.py.
 """
 
 from __future__ import annotations
@@ -22,12 +24,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from watersmeet.bench import workloads
-from watersmeet.bench.baselines import argsort_speed, baseline, nested_loops
+from watersmeet.bench import targets, workloads
+from watersmeet.bench.baselines import argsort_speed, baseline, last_rows, nested_loops
 from watersmeet.bench.checksum import AnswersDiffer, Checksum
 from watersmeet.bench.frame import Bench, check_least, check_names
 from watersmeet.bench.peers import PEERS, Peer
 from watersmeet.bench.race import FILL_ROWS, Lane, Ours, agree, peer_lane
+from watersmeet.bench.rounds import median
 from watersmeet.bench.symmetric import SymmetricHashJoin
 from watersmeet.bench.workloads import Workload
 from watersmeet.workers import Workers
@@ -59,19 +62,6 @@ QUICK = Sizes(
     turn=0.2,
     rounds=2,
 )
-
-# (part, batch) -> how many times the best peer; None: measured without a target
-PEER_TARGETS = {
-    ("B", 5_000): 8.0,
-    ("B", 50_000): 3.0,
-    ("B", 500_000): 1.5,
-    ("A2", 5_000): 3.0,
-    ("A2", 500_000): 1.0,
-}
-ARGSORT_TARGETS = {1 << 20: 0.2, 1 << 23: 0.12}  # window -> of argsort's tuples/s, at batches of 2^15
-TARGET_BATCH = 1 << 15
-NESTED_LOOP_TARGET = 1000.0  # at the largest window
-GROWTH_TARGET = 4.0  # of the cost per tuple, smallest to largest window
 
 
 def run(
@@ -119,7 +109,7 @@ class Embedded(Bench):
 
     def last(self) -> None:
         sizes = self.sizes
-        speeds: dict[tuple[int, int], float] = {}
+        found: dict[tuple[int, int], Lane] = {}
         for window in sizes.windows:
             lanes = {batch: self.last_lane(window, batch) for batch in sizes.last_batches}
             sort = []
@@ -128,25 +118,34 @@ class Embedded(Bench):
                     lane.turn(sizes.turn, least_rows=window // 4)
                 sort.append(argsort_speed(window, sizes.turn))
             for batch, lane in lanes.items():
-                self.record(lane.result())
-                speeds[window, batch] = lane.speed
+                checked = last_rows(lane)
+                self.record(lane.result() | {"checked_pairs": checked.pairs, "checksum": str(checked)})
+                found[window, batch] = lane
             self.record(baseline("argsort", f"np.argsort of {window} keys", window, None, sort))
             nested = nested_loops(window, sizes.turn)
             for name, loops in nested.items():
                 self.record(baseline(name, "1 thread, few tuples", window, None, loops))
             for batch in sizes.last_batches:
-                goal = ARGSORT_TARGETS.get(window) if batch == TARGET_BATCH else None
-                value = speeds[window, batch] / max(sort)
-                self.ratio("band_last", "np.argsort", value, goal, window=window, batch=batch)
-            at = TARGET_BATCH if TARGET_BATCH in sizes.last_batches else sizes.last_batches[-1]
-            goal = NESTED_LOOP_TARGET if window == sizes.windows[-1] else None
+                goal = targets.ARGSORT.get(window) if batch == targets.LAST_BATCH else None
+                self.last_ratio("np.argsort", found[window, batch], sort, goal)
+            at = targets.LAST_BATCH if targets.LAST_BATCH in sizes.last_batches else sizes.last_batches[-1]
             for name, loops in nested.items():
-                self.ratio("band_last", name, speeds[window, at] / max(loops), goal, window=window, batch=at)
-            del lanes
+                self.last_ratio(name, found[window, at], loops, targets.NESTED_LOOP.get(window))
+            for lane in lanes.values():
+                lane.leave()
             gc.collect()
-        growth = speeds[sizes.windows[0], at] / speeds[sizes.windows[-1], at]
+        small, large = found[sizes.windows[0], at], found[sizes.windows[-1], at]
         what = f"cost per tuple, against a window of {sizes.windows[0]}"
-        self.ratio("band_last", what, growth, GROWTH_TARGET, "<", window=sizes.windows[-1], batch=at)
+        self.ratio(
+            "band_last", what, small.median / large.median, targets.GROWTH, "<", small.speed / large.speed,
+            window=sizes.windows[-1], batch=at,
+        )  # fmt: skip
+
+    def last_ratio(self, against: str, lane: Lane, speeds: list[float], goal: float | None) -> None:
+        self.ratio(
+            "band_last", against, lane.median / median(speeds), goal, best=lane.speed / max(speeds),
+            window=lane.workload.window_rows, batch=lane.workload.batch_rows,
+        )  # fmt: skip
 
     def last_lane(self, window: int, batch: int) -> Lane:
         workload = workloads.band_last(window, batch)
@@ -186,14 +185,14 @@ class Embedded(Bench):
         ours.fill(kept)
         ours.turn(sizes.turn / 2, timed=False)
         forms = {peer: [peer_lane(peer, workload, kept, form) for form in peer.forms] for peer in peers}
-        tried: dict[str, dict[str, float]] = {peer.name: {} for peer in peers}
+        tried: dict[str, dict[str, list[float]]] = {peer.name: {} for peer in peers}  # all rounds of all forms
         least: list[Lane] = []  # the same with no more rows kept than a batch needs
         passes = []
         for round in range(sizes.rounds):
             ours.turn(sizes.turn)
             for lane in [lane for lanes in forms.values() for lane in lanes]:
                 lane.turn(sizes.turn)
-                tried[lane.name][lane.form] = lane.speed
+                tried[lane.name][lane.form] = lane.speeds
             if round == 0:
                 agree([ours] + [lane for lanes in forms.values() for lane in lanes])
                 forms = {peer: near_best(lanes) for peer, lanes in forms.items()}
@@ -204,11 +203,12 @@ class Embedded(Bench):
             if symmetric:
                 passes += [symmetric.run(workload.batch_rows, form) for form in symmetric.forms]
         checked = agree([ours] + [lane for lanes in forms.values() for lane in lanes] + least)
-        best = [fastest(lanes) for lanes in forms.values()]
+        best = [fastest(lanes) for lanes in forms.values()]  # of each peer
         check = {"checked_pairs": checked.pairs, "checksum": str(checked)}
         for lane in [ours] + best + least:
             self.record(lane.result() | check | {"forms_tried": tried.get(lane.name)})
-        self.compare(workload, ours, best, "best hand-rolled", judged=True)
+        every = [lane for lanes in forms.values() for lane in lanes]
+        self.compare(workload, ours, every, "best hand-rolled", judged=True)
         self.compare(workload, ours, least, "best hand-rolled, least buffer", judged=False)
         if symmetric:
             self.against_symmetric(workload, ours, symmetric, passes)
@@ -222,24 +222,29 @@ class Embedded(Bench):
         by_form = {
             form: [2 * symmetric.rows / one.seconds for one in passes if one.form == form] for form in symmetric.forms
         }
-        best = max(by_form, key=lambda form: max(by_form[form]))
-        speeds = by_form[best]
-        row = baseline(symmetric.name, best, workload.window_rows, workload.batch_rows, speeds)
+        fast = max(by_form, key=lambda form: median(by_form[form]))
+        speeds = by_form[fast]
+        row = baseline(symmetric.name, fast, workload.window_rows, workload.batch_rows, speeds)
         row |= {"workload": workload.name, "results_per_tuple": mine.pairs / (2 * symmetric.rows)}
-        row |= {"forms_tried": {form: max(found) for form, found in by_form.items()}}
+        row |= {"forms_tried": by_form}
         self.record(row | {"checked_pairs": mine.pairs, "checksum": str(mine)})
-        goal = PEER_TARGETS.get((workload.name, workload.batch_rows))
-        self.peer_ratio(workload, symmetric.name, ours.speed / max(speeds), goal)
+        goal = targets.BY_HAND.get((workload.name, workload.batch_rows))
+        self.peer_ratio(workload, symmetric.name, ours, median(speeds), max(map(max, by_form.values())), goal)
 
     def compare(self, workload: Workload, ours: Lane, lanes: list[Lane], what: str, judged: bool) -> None:
         if lanes:
-            best = fastest(lanes)
-            goal = PEER_TARGETS.get((workload.name, workload.batch_rows)) if judged else None
-            against = f"{what} ({best.name.partition(',')[0]} {best.form})"
-            self.peer_ratio(workload, against, ours.speed / best.speed, goal)
+            peer = fastest(lanes)
+            goal = targets.BY_HAND.get((workload.name, workload.batch_rows)) if judged else None
+            against = f"{what} ({peer.name.partition(',')[0]} {peer.form})"
+            self.peer_ratio(workload, against, ours, peer.median, max(lane.speed for lane in lanes), goal)
 
-    def peer_ratio(self, workload: Workload, against: str, value: float, goal: float | None) -> None:
-        self.ratio(workload.name, against, value, goal, window=workload.window_rows, batch=workload.batch_rows)
+    def peer_ratio(
+        self, workload: Workload, against: str, ours: Lane, typical: float, best: float, goal: float | None
+    ) -> None:
+        self.ratio(
+            workload.name, against, ours.median / typical, goal, best=ours.speed / best,
+            window=workload.window_rows, batch=workload.batch_rows,
+        )  # fmt: skip
 
     # -- subwindows, threads: how many are best ---------------------------------------------------------
 
@@ -289,17 +294,18 @@ class Embedded(Bench):
         batch = f", batches of {row['batch']:,}" if row["batch"] else ""
         self.say(
             f"{row['workload']}, window {row['window']:,}{batch}: {row['contender']} ({row['form']}) "
-            f"{row['tuples_per_s'] / 1e6:.4g} M tuples/s"
+            f"{median(row['rounds']) / 1e6:.4g} M tuples/s, best {row['tuples_per_s'] / 1e6:.4g}"
         )
 
 
 def fastest(lanes: list[Lane]) -> Lane:
-    return max(lanes, key=lambda lane: lane.speed)
+    """By the median of its rounds."""
+    return max(lanes, key=lambda lane: lane.median)
 
 
 def near_best(lanes: list[Lane]) -> list[Lane]:
     """Lanes that may yet turn out the fastest."""
-    return [lane for lane in lanes if lane.speed >= 0.6 * fastest(lanes).speed]
+    return [lane for lane in lanes if lane.median >= 0.6 * fastest(lanes).median]
 
 
 def least_lane(peer: type[Peer], workload: Workload, form: str) -> Lane:
@@ -315,5 +321,5 @@ def whole_checksum(workload: Workload, rows: int) -> Checksum:
     for start in range(0, rows, workload.window_rows):
         for side in workloads.SIDES:
             batch = workload.rows(side, start, min(workload.window_rows, rows - start))
-            total += Checksum.of(*ours.pairs(ours.push(side, batch)))
+            total += ours.check(ours.push(side, batch))
     return total

@@ -1,8 +1,13 @@
-"""What all benchmarks have in common: checked options, ratios held against targets, a report that is stored."""
+"""What all benchmarks have in common: checked options, ratios held against targets, a report that is stored.
+
+A stored report is all that report.py and tools/figures.py read: the machine, versions, the commit and whether the tree
+had changes, the command that makes it again, every round of every contender, ratios by median and by best.
+"""
 
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, datetime
@@ -28,6 +33,21 @@ def check_least(parameter: str, value: int | None, least: int) -> None:
         raise ValueError(f"{parameter} must be at least {least}, got {value}")
 
 
+def check_strict(small: bool) -> None:
+    if small:
+        raise ValueError("strict must be given for a run at full size only: smaller ones are not held against targets")
+
+
+def command(name: str) -> str:
+    """The command that this process was started with, if it is the benchmark's own."""
+    arguments = sys.argv[1:]
+    if arguments[:2] == ["bench", name]:
+        return shlex.join(["watersmeet", *arguments])
+    if Path(sys.argv[0]).stem == name:
+        return shlex.join(["python", "-m", f"watersmeet.bench.{name}", *arguments])
+    return f"watersmeet.bench.{name}.run"
+
+
 class Bench:
     """Collects results, ratios and what was skipped. `say` gets a line a measurement."""
 
@@ -39,14 +59,16 @@ class Bench:
         self.skipped: dict[str, str] = {}
 
     def ratio(
-        self, workload: str, against: str, value: float, target: float | None = None, sense: str = ">=", **sizes: Any
-    ) -> None:
+        self, workload: str, against: str, value: float, target: float | None = None, sense: str = ">=",
+        best: float | None = None, **more: Any,
+    ) -> None:  # fmt: skip
+        """`value` is by the medians of the rounds and is what is judged, `best` by the best of them."""
         if not self.judged:
             target = None
         ok = None if target is None else bool(value >= target if sense == ">=" else value < target)
         self.ratios.append(
-            {"workload": workload} | sizes
-            | {"against": against, "value": value, "target": target, "sense": sense, "ok": ok}
+            {"workload": workload} | more
+            | {"against": against, "value": value, "best": best, "target": target, "sense": sense, "ok": ok}
         )  # fmt: skip
 
     def report(
@@ -61,6 +83,7 @@ class Bench:
             "benchmark": name,
             "quick": quick,
             "started": datetime.now(UTC).isoformat(timespec="seconds"),
+            "command": command(name),
             "machine": machine.describe(),
         } | about
         measure()

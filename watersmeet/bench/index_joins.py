@@ -21,6 +21,7 @@ import watersmeet as wm
 from watersmeet.bench.checksum import AnswersDiffer, Checksum
 from watersmeet.bench.index_data import Streams
 from watersmeet.bench.race import FILL_ROWS, Lane, Ours, agree
+from watersmeet.bench.rounds import median
 from watersmeet.index import BISort, BTree, FrozenBTree, Hash, IMTree, PIMTree, RaPTable, WiBTree
 
 Row = dict[str, Any]
@@ -73,7 +74,7 @@ class Joins:
     turn: float
     rounds: int
     record: Callable[[Row], None]
-    autos: list[Row] = field(default_factory=list)  # of each race with `auto`: its speed by the best's, by BI-Sort's
+    autos: list[Row] = field(default_factory=list)  # of each race with `auto`: see auto_ratios
 
     def race(
         self, part: str, streams: Streams, indexes: dict[str, Any], setting: str = "", auto: bool = False,
@@ -132,11 +133,10 @@ class Joins:
             if name == same:
                 self.record(about | lane.result() | {"contender": AUTO, "form": name, "bytes_per_tuple": size})
         if auto:
-            mine = speeds[AUTO] if same is None else speeds[same]
             self.autos.append(
                 {"part": part, "setting": setting, "window": streams.window_rows, "batch": streams.batch_rows}
                 | {"picks": same or lanes[AUTO].contender.chosen.name}  # type: ignore[attr-defined]
-                | {"to_best": mine / max(speeds.values()), "to_bisort": mine / speeds["bisort"]}
+                | auto_ratios({name: lane.speeds for name, lane in lanes.items()}, same or AUTO)
             )
         lanes.clear()
         gc.collect()
@@ -206,21 +206,20 @@ class Joins:
             clocks[name] = clock = Clock(lane.contender.join.metrics.seconds)
             for structure in lane.contender.structures():
                 clock.watch(structure)
-        best: dict[str, Row] = {}
+        laps: dict[str, list[Row]] = {name: [] for name in lanes}
         for _ in range(self.rounds):
             for name, lane in lanes.items():
                 with clocks[name].lap() as lap:
                     rows = lane.rows_in
                     speed = lane.turn(self.turn, least_rows=streams.window_rows // 4)
                     rows = lane.rows_in - rows
-                if speed == lane.speed:
-                    whole = rows / speed
-                    rest = max(whole - sum(lap.values()), 0.0)
-                    best[name] = {step: seconds / rows * 1e9 for step, seconds in (lap | {"other": rest}).items()}
+                rest = max(rows / speed - sum(lap.values()), 0.0)
+                laps[name].append({step: seconds / rows * 1e9 for step, seconds in (lap | {"other": rest}).items()})
         checked = agree(list(lanes.values()))
         for name, lane in lanes.items():
             about = {"part": "steps", "setting": "", "checked_pairs": checked.pairs}
-            self.record(about | lane.result() | {"contender": name, "form": "", "ns": best[name]})
+            best = laps[name][lane.speeds.index(lane.speed)]
+            self.record(about | lane.result() | {"contender": name, "form": "", "ns": best, "ns_rounds": laps[name]})
         lanes.clear()
         gc.collect()
 
@@ -234,7 +233,7 @@ class Joins:
         window = streams.window_rows
         phases = {"before": (2 * window, 4 * window), "during": (4 * window, 14 * window)}
         phases["after"] = (15 * window, 18 * window)
-        best: dict[str, dict[str, float]] = {name: dict.fromkeys(phases, 0.0) for name in indexes}
+        speeds: dict[str, dict[str, list[float]]] = {name: {phase: [] for phase in phases} for name in indexes}
         for _ in range(self.rounds):
             lanes = {name: Lane(name, setting, streams, Joined(streams, index)) for name, index in indexes.items()}
             for name, lane in lanes.items():
@@ -246,14 +245,27 @@ class Joins:
                         clocks[phase] += seconds
                         rows[phase] += lane.rows_in - before
                 for phase in phases:
-                    best[name][phase] = max(best[name][phase], rows[phase] / clocks[phase])
+                    speeds[name][phase].append(rows[phase] / clocks[phase])
             checked = agree(list(lanes.values()))
-        for name, speeds in best.items():
+        for name, rounds in speeds.items():
+            best = {phase: max(found) for phase, found in rounds.items()}
             self.record(
                 {"part": part, "setting": setting, "workload": streams.name, "window": window, "form": ""}
-                | {"batch": streams.batch_rows, "contender": name, "drift": streams.drift, "phases": speeds}
-                | {"tuples_per_s": speeds["during"], "checked_pairs": checked.pairs}
+                | {"batch": streams.batch_rows, "contender": name, "drift": streams.drift, "phases": best}
+                | {"phase_rounds": rounds, "rounds": rounds["during"]}
+                | {"tuples_per_s": best["during"], "checked_pairs": checked.pairs}
             )
+
+
+def auto_ratios(rounds: dict[str, list[float]], auto: str) -> Row:
+    """How fast `auto` is, by the best index and by BI-Sort: by the medians of the rounds, and by the best of them."""
+    typical, best = ({name: of(speeds) for name, speeds in rounds.items()} for of in (median, max))
+    return {
+        "to_best": typical[auto] / max(typical.values()),
+        "to_bisort": typical[auto] / typical["bisort"],
+        "best_to_best": best[auto] / max(best.values()),
+        "best_to_bisort": best[auto] / best["bisort"],
+    }
 
 
 class Clock:

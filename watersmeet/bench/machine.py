@@ -25,8 +25,7 @@ def describe() -> dict[str, object]:
         "system": platform.platform(),
         "python": platform.python_version(),
         "versions": {name: version(name) for name in PACKAGES},
-        "commit": commit(),
-    }
+    } | commit()
 
 
 def cpu() -> str:
@@ -53,17 +52,18 @@ def version(name: str) -> str | None:
         return None
 
 
-def commit() -> str | None:
-    """The commit of the checkout this package runs from, with + if it has changes; None elsewhere."""
+def commit() -> dict[str, str | bool | None]:
+    """The commit of the checkout this package runs from, and whether it has changes; None elsewhere."""
+    unknown: dict[str, str | bool | None] = {"commit": None, "dirty": None}
     root = Path(__file__).resolve().parents[2]
     if not (root / ".git").exists():
-        return None
+        return unknown
     try:
         git = ["git", "-C", str(root)]
         head = subprocess.run([*git, "rev-parse", "--short", "HEAD"], capture_output=True, text=True, timeout=10)
         status = subprocess.run([*git, "status", "--porcelain"], capture_output=True, text=True, timeout=10)
     except (OSError, subprocess.SubprocessError):
-        return None
+        return unknown
     if head.returncode:
-        return None
-    return head.stdout.strip() + ("+" if status.stdout.strip() else "")
+        return unknown
+    return {"commit": head.stdout.strip(), "dirty": bool(status.stdout.strip())}

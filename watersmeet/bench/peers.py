@@ -29,6 +29,7 @@ import pyarrow as pa
 
 from watersmeet.bench.workloads import SIDES, Workload
 
+NAMES = ("ts", "key", "value", "ts_right", "key_right", "value_right")
 COLUMNS = "l.ts, l.key, l.value, r.ts as ts_right, r.key as key_right, r.value as value_right"
 EXTRA = "pip install 'watersmeet[bench]'"
 MERGE_ROWS = 100_000  # small Arrow batches are merged into ones of this size: engines pay per batch
@@ -264,7 +265,7 @@ class DataFusion(Peer):
 
     def table(self, results: list[pa.RecordBatch]) -> pa.Table:
         if not results:  # DataFusion returns no batch at all where nothing matched
-            return pa.table({name: pa.array([], pa.int64()) for name in ("value", "value_right")})
+            return pa.table({name: pa.array([], pa.int64()) for name in NAMES})
         return pa.Table.from_batches(results)
 
 

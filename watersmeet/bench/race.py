@@ -5,9 +5,9 @@
 
 A lane is one contender's way through a workload: it first fills the window (not timed), then pushes one batch
 left, one batch right, and so on; each round goes on where the last one ended. Only the pushes are timed:
-batches are made before the clock starts, and results are summed up after it stops. The checksum after every
-pair of batches is kept, and `agree` demands that all lanes of a race have the same ones as far as they all
-came.
+batches are made before the clock starts, and results are summed up after it stops. The checksum, over all
+columns, after every pair of batches is kept, and `agree` demands that all lanes of a race have the same ones
+as far as they all came.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ import numpy as np
 import pyarrow as pa
 
 from watersmeet.bench.checksum import AnswersDiffer, Checksum
-from watersmeet.bench.peers import Peer
+from watersmeet.bench.peers import NAMES, Peer
+from watersmeet.bench.rounds import median
 from watersmeet.bench.workloads import SIDES, Workload
 
 FILL_ROWS = 1 << 18
@@ -47,8 +48,8 @@ class Contender(Protocol):
     def push(self, side: str, batch: pa.RecordBatch) -> Any:
         """Join a batch. This is what is timed."""
 
-    def pairs(self, results: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Positions of the two tuples of each result."""
+    def check(self, results: Any) -> Checksum:
+        """Of all columns of the results."""
 
 
 class Ours:
@@ -81,8 +82,11 @@ class Ours:
         return self.join.push(left=batch) if side == "left" else self.join.push(right=batch)
 
     def pairs(self, results: pa.Table) -> tuple[np.ndarray, np.ndarray]:
-        left, right = ("left", "right") if self.output == "pairs" else ("value", "value_right")
-        return results.column(left).to_numpy(), results.column(right).to_numpy()
+        """Positions of the two tuples of each result, with output="pairs"."""
+        return results.column("left").to_numpy(), results.column("right").to_numpy()
+
+    def check(self, results: pa.Table) -> Checksum:
+        return Checksum.of_table(results, ("left", "right") if self.output == "pairs" else NAMES)
 
 
 class HandRolled:
@@ -92,9 +96,8 @@ class HandRolled:
         self.peer = peer
         self.load, self.push = peer.load, peer.push
 
-    def pairs(self, results: Any) -> tuple[np.ndarray, np.ndarray]:
-        table = self.peer.table(results)
-        return table.column("value").to_numpy(), table.column("value_right").to_numpy()
+    def check(self, results: Any) -> Checksum:
+        return Checksum.of_table(self.peer.table(results), NAMES)
 
 
 @dataclass
@@ -138,7 +141,7 @@ class Lane:
             start = perf_counter()
             results = self.contender.push(side, batch)
             clock += perf_counter() - start
-            total += Checksum.of(*self.contender.pairs(results))
+            total += self.contender.check(results)
         self.checks.append(total)
         self.position += size
         self.rows_in += sum(batch.num_rows for _, batch in batches)
@@ -146,7 +149,16 @@ class Lane:
 
     @property
     def speed(self) -> float:
+        """The best of the rounds."""
         return max(self.speeds)
+
+    @property
+    def median(self) -> float:
+        return median(self.speeds)
+
+    def leave(self) -> None:
+        """Let go of the contender and its window; what was measured stays."""
+        del self.contender
 
     def result(self) -> dict[str, Any]:
         """The lane as a row of the stored results."""

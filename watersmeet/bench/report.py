@@ -1,14 +1,19 @@
-"""The results of a benchmark as tables, for a terminal and for Markdown. Reads only what a run stored."""
+"""The results of a benchmark as tables, for a terminal and for Markdown. Reads only what a run stored.
+
+Figures are medians of the rounds, with the best of them beside; ratios are judged by the medians. What an older run did
+not store is left empty.
+"""
 
 from __future__ import annotations
 
 import io
 import json
-import statistics
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
+
+from watersmeet.bench.rounds import median, typical
 
 Row = list[str]
 
@@ -83,24 +88,14 @@ def tables(results: dict[str, Any]) -> list[tuple[str, Row, list[Row]]]:
         if not speeds:
             continue
         size = "batch" if part in ("A2", "B") else "window"
-        header = [size, "batch", "contender", "form", "M tuples/s", "results/tuple"]
+        header = [size, "batch", "contender", "form", "M tuples/s", "best", "results/tuple"]
         rows = [
             [count(row["window"]), count(row["batch"]), row["contender"], row["form"]]
-            + [number(row["tuples_per_s"] / 1e6), number(row["results_per_tuple"])]
+            + [number(scaled(typical(row), 1e6)), number(row["tuples_per_s"] / 1e6), number(row["results_per_tuple"])]
             for row in speeds
         ]
-        ratio_header = [size, "batch", "against", "ratio", "target", ""]
-        ratio_rows = [
-            [
-                count(row["window"]),
-                count(row["batch"]),
-                row["against"],
-                number(row["value"]),
-                target(row),
-                verdict(row),
-            ]
-            for row in ratios
-        ]
+        ratio_header = [size, "batch", *RATIOS]
+        ratio_rows = [[count(row["window"]), count(row["batch"]), *ratio_cells(row)] for row in ratios]
         if part in ("A2", "B"):  # one window only: the batch is what varies
             header, ratio_header = header[1:], ratio_header[1:]
             rows, ratio_rows = [row[1:] for row in rows], [row[1:] for row in ratio_rows]
@@ -118,16 +113,17 @@ def spark_tables(results: dict[str, Any]) -> list[tuple[str, Row, list[Row]]]:
         ratios = [row for row in results["ratios"] if row["workload"] == part]
         if not speeds:
             continue
-        header = ["contender", "input rows/s", "result rows/s", "results", "median batch", "state"]
+        header = ["contender", "rounds", "input rows/s", "best", "result rows/s", "best", "results", "cold batch"]
+        header += ["median batch", "state"]
         rows = [
-            [row["contender"], f"{row['rows_per_s']:,.0f}", f"{row['results_per_s']:,.0f}", f"{row['rows_out']:,}"]
-            + [f"{median_batch(row):.2f} s", f"{row['state_bytes'] / 1e6:,.0f} MB"]
+            [row["contender"], str(len(row["rounds"])), f"{median(row['rounds']):,.0f}", f"{row['rows_per_s']:,.0f}"]
+            + [results_rate(row), f"{row['results_per_s']:,.0f}", f"{row['rows_out']:,}"]
+            + [f"{median(row['cold_s']):.2f} s", f"{median_batch(row):.2f} s", state_bytes(row)]
             for row in speeds
         ]
         found.append((template.format(seconds=seconds, short=seconds / 200), header, rows))
         if ratios:
-            ratio_rows = [[row["against"], number(row["value"]), target(row), verdict(row)] for row in ratios]
-            found.append((f"{part}: watersmeet relative to others", ["against", "ratio", "target", ""], ratio_rows))
+            found.append((f"{part}: watersmeet relative to others", RATIOS, [ratio_cells(row) for row in ratios]))
     return found
 
 
@@ -151,13 +147,13 @@ def index_tables(results: dict[str, Any]) -> list[tuple[str, Row, list[Row]]]:
             header = ["window", "batch", "setting", *contenders]
             lines = [[*where, *(line.get(name, "-") for name in contenders)] for where, line in cells.items()]
         found.append((f"{part}: {title}", header, lines))
-    ratios = [[row["against"], number(row["value"]), target(row), verdict(row)] for row in results["ratios"]]
+    ratios = [[count(row.get("window")), *ratio_cells(row)] for row in results["ratios"]]
     if ratios:
-        found.append(("Our own targets", ["against", "ratio", "target", ""], ratios))
+        found.append(("Our own targets", ["window", *RATIOS], ratios))
     if results["claims"]:
-        header = ["row", "claim", "the paper", "here", "holds"]
+        header = ["row", "claim", "the paper", "here", "best", "holds"]
         lines = [
-            [one["row"], one["claim"], one["paper"], one["ours"], one["holds"] or "not judged"]
+            [one["row"], one["claim"], one["paper"], one["ours"] or "-", one["best"], one["holds"] or "not judged"]
             for one in results["claims"]
         ]
         found.append(("What the papers say, and what was measured here", header, lines))
@@ -171,21 +167,23 @@ def index_cells(row: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
         for adjustment, error in enumerate(row["errors"]):
             yield f"{setting}, {row['form']}", str(adjustment), f"{error:.3f}"
     elif "ns" in row:
+        rounds = row.get("ns_rounds")
         for step, ns in row["ns"].items():
-            yield name, step, number(ns)
+            yield name, step, both(rounds and median([one[step] for one in rounds]), ns)
     elif "phases" in row:
+        rounds = row.get("phase_rounds")
         for phase, speed in row["phases"].items():
-            yield f"{setting}, {phase}", name, number(speed / 1e6)
+            yield f"{setting}, {phase}", name, both(rounds and median(rounds[phase]), speed, 1e6)
     elif "ns_per_tuple" in row:
         matches = "" if row["matches"] is None else f", {row['matches']:g}"
-        yield setting + matches, f"{name} {row['form']}".strip(), number(row["ns_per_tuple"])
+        yield setting + matches, f"{name} {row['form']}".strip(), both(typical(row), row["ns_per_tuple"])
     elif "tuples_per_s" in row:
-        yield setting, name, number(row["tuples_per_s"] / 1e6)
+        yield setting, name, both(typical(row), row["tuples_per_s"], 1e6)
     else:
         yield setting, name, number(row["bytes_per_tuple"])
 
 
-INDEX_TITLES = {
+INDEX_TITLES = {  # of the rounds the median, and the best in brackets
     "structures": "ns a tuple, by what is done (and how many partners a probe has)",
     "shapes": "ns a tuple, by partitions, leaves or fan-out",
     "convergence": "how uneven RaP-Table's partitions are after so many adjustments: mean error, in shares",
@@ -203,7 +201,17 @@ INDEX_TITLES = {
 
 
 def median_batch(row: dict[str, Any]) -> float:
-    return statistics.median(batch["seconds"] for batch in row["batches"] if batch["rows"])
+    """Of all rounds, without the first of each."""
+    warm = [[batch for batch in run["batches"] if batch["rows"]][1:] for run in row["runs"]]
+    return median([batch["seconds"] for run in warm for batch in run])
+
+
+def results_rate(row: dict[str, Any]) -> str:
+    return f"{median(row['results_rounds']):,.0f}" if row["results_rounds"] else "-"
+
+
+def state_bytes(row: dict[str, Any]) -> str:
+    return f"{max(run['state_bytes'] for run in row['runs']) / 1e6:,.0f} MB"
 
 
 SPARK_TITLES = {
@@ -211,6 +219,7 @@ SPARK_TITLES = {
     "B": "B on Spark: |l.key - r.key| <= 2 within {seconds:g} s",
     "B17": "B on Spark, about 17 matches for an arriving row",
     "C": "C on Spark: l.key > r.key within {short:g} s",
+    "D": "D on Spark: l.device = r.device within {seconds:g} s, texts, out of order, left join",
     "A, flat": "A on Spark: 40 micro-batches, and a window 20 times as large",
     "B, flat": "B on Spark: 40 micro-batches, and a window 20 times as large",
 }
@@ -225,21 +234,30 @@ TITLES = {
 
 
 def footer(results: dict[str, Any]) -> list[str]:
-    """What a reader must know to compare: the machine, the versions, what was left out."""
+    """What a reader must know to compare: the machine, the versions, what was left out, what was missed."""
     where = results["machine"]
     versions = ", ".join(f"{name} {version}" for name, version in where["versions"].items() if version)
     lines = [
         f"{where['cpu']}, {where['cores']} cores, Python {where['python']}; {versions}"
-        + (f"; commit {where['commit']}" if where["commit"] else "")
-        + f". Best of {results['rounds']} rounds; {results['seconds']:.0f} s in all."
+        + (f"; commit {commit(where)}" if where["commit"] else "")
+        + f". Medians of {results['rounds']} rounds, and the best; {results['seconds']:.0f} s in all."
     ]
+    if "command" in results:
+        lines.append(f"By {results['command']}.")
     if results["quick"]:
         lines.append("A quick run: small streams, ratios not held against the targets.")
     lines += [f"Skipped: {name}: {why}" for name, why in results["skipped"].items()]
-    missed = [row for row in results["ratios"] if row["ok"] is False]
-    if any(row["ok"] is not None for row in results["ratios"]):
-        lines.append(f"{len(missed)} targets missed." if missed else "All targets met.")
+    judged, misses = [row for row in results["ratios"] if row["ok"] is not None], missed(results)
+    if misses:
+        lines.append(f"Missed: {len(misses)} of {len(judged)} targets, by the medians:")
+        lines += [f"  {line}" for line in misses]
+    elif judged:
+        lines.append(f"All {len(judged)} targets met, by the medians.")
     return lines
+
+
+def commit(where: dict[str, Any]) -> str:
+    return where["commit"] + (", with changes" if where["dirty"] else "")
 
 
 def count(value: int | None) -> str:
@@ -258,6 +276,45 @@ def number(value: float | None) -> str:
     if value >= 100:
         return f"{value:,.0f}"
     return f"{value:.3g}" if value >= 0.001 else f"{value:.2g}"
+
+
+def both(middle: float | None, best: float, unit: float = 1.0) -> str:
+    """The median, and the best in brackets."""
+    return f"{number(scaled(middle, unit))} ({number(best / unit)})"
+
+
+def scaled(value: float | None, by: float) -> float | None:
+    return None if value is None else value / by
+
+
+RATIOS = ["against", "ratio", "best", "target", ""]
+
+
+def ratio_cells(row: dict[str, Any]) -> Row:
+    return [row["against"], number(row["value"]), number(row.get("best")), target(row), verdict(row)]
+
+
+def missed(results: dict[str, Any]) -> list[str]:
+    """The targets that a run missed, each in a line of its own."""
+    return [miss(row) for row in results["ratios"] if row["ok"] is False]
+
+
+def miss(row: dict[str, Any], name: str | None = None) -> str:
+    """ "4.4 of 8 (B, batches of 5,000; best hand-rolled)"; the workload by another name if given."""
+    where = [name or row["workload"]]
+    if row.get("window") and row["workload"] not in ("A2", "B"):  # these have one only
+        where.append(f"window {count(row['window'])}")
+    if row.get("batch"):
+        where.append(f"batches of {count(row['batch'])}")
+    return f"{of_target(row)} ({', '.join(where)}; {row['against']})"
+
+
+def of_target(row: dict[str, Any]) -> str:
+    """ "4.4 of 8", with as many digits as it takes to see that the target is missed."""
+    value, limit = number(row["value"]), f"{row['target']:g}"
+    if value == limit:
+        value = f"{row['value']:.8g}"
+    return f"{value} of {limit}" if row["sense"] == ">=" else f"{value}, not less than {limit}"
 
 
 def target(row: dict[str, Any]) -> str:

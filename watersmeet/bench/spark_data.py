@@ -1,15 +1,21 @@
-"""The streams of `watersmeet bench spark`: Parquet files in order of time, the joins over them, the right answers.
+"""The streams of `watersmeet bench spark`: Parquet files in order of arrival, the joins over them, the right answers.
 
     A     l.key = r.key             within 10 s      about 2 matches for an arriving row
     B     |l.key - r.key| <= 2      within 10 s      about 2
     B17   the same                  within 10 s      about 17: the results outweigh the input
     C     l.key > r.key             within 50 ms     about 2: the ranges of the two keys overlap a little
+    D     l.device = r.device       within 10 s      about 1, left join: texts, out of order by up to 2 s
 
-Rows (ts, key, value) come every 20 us on each stream, so 10 s hold 500,000 of them. Keys are those of workloads.py;
-`value` is the row's position in its stream, so that (value, value_right) is a result. What arrives in one micro-batch
-is a few files of each side; their modification times are set, because Spark reads files in that order.
+Rows come every 20 us on each stream, so 10 s hold 500,000 of them. They are (ts, key, value), of D (ts, device, note,
+value) with texts of 15 and 16 bytes. Keys are those of workloads.py; `value` is the row's position in its stream, so
+that (value, value_right) is a result. What arrives in one micro-batch is a few files of each side; their modification
+times are set, because Spark reads files in that order.
 
-The right answer is DuckDB's, as a count and a checksum that every engine can compute (`CHECKSUM`).
+The rows of D are in order of arrival, up to 2 s after their time, which is the lateness, so that none is late. Each
+stream ends with a row far ahead in time that matches nothing: it moves the watermark past all others, so that every
+left row without a match is due, and stays without an answer itself.
+
+The right answer is DuckDB's, as a count and a checksum over all columns (spark_checksum.py).
 """
 
 from __future__ import annotations
@@ -17,22 +23,26 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from watersmeet.bench import workloads
 from watersmeet.bench.checksum import AnswersDiffer
-from watersmeet.bench.workloads import BAND, SIDES, Workload
+from watersmeet.bench.spark_checksum import Answer
+from watersmeet.bench.workloads import BAND, SIDES, Workload, mix
 
-JOINS = ("A", "B", "B17", "C")
+JOINS = ("A", "B", "B17", "C", "D")
 FILES_A_BATCH = 2  # of each side: as many tasks read as there are cores
 C_SECONDS = 0.05
+LATENESS = 0.2  # of D, in windows
 START_US = 1_767_225_600_000_000  # 2026: a row at 1970 would be late, Spark's watermark begins there
-# Over all results, in any order. A product, so that it also sees partners exchanged between two results.
-CHECKSUM = "sum((((value * 31 + 7) % 999983) * ((value_right * 17 + 3) % 999979)) % 1000003)"
+NUMBERS = {"ts": "timestamp", "key": "bigint", "value": "bigint"}
+TEXTS = {"ts": "timestamp", "device": "string", "note": "string", "value": "bigint"}
+END = -1  # value of the rows that end the streams of D
+_BATCH = 1 << 15  # results that are summed up at a time: their hashes stay in the cache
 
 
 @dataclass(frozen=True)
@@ -44,19 +54,58 @@ class Part:
     on: str
     window_us: int
     shift: int = 0  # added to the right keys
+    how: str = "inner"
+    lateness_us: int = 0
+
+    @property
+    def types(self) -> dict[str, str]:
+        """The columns of a stream, and what Spark calls their types."""
+        return TEXTS if self.name == "D" else NUMBERS
+
+    @property
+    def names(self) -> list[str]:
+        """The columns of the result."""
+        return [*self.types, *(f"{name}_right" for name in self.types)]
 
     def rows(self, side: str, start: int, rows: int) -> pa.Table:
         batch = self.workload.rows(side, start, rows)
         key = batch["key"] if side == "left" else pc.add(batch["key"], self.shift)
         ticks = pc.add(batch["ts"].cast(pa.int64()), START_US)
-        return pa.table({"ts": ticks.cast(pa.timestamp("us", "UTC")), "key": key, "value": batch["value"]})
+        if self.name != "D":
+            return pa.table({"ts": times(ticks), "key": key, "value": batch["value"]})
+        bits = mix(batch["value"].to_numpy().astype(np.uint64) + np.uint64(SIDES.index(side) << 40))
+        delay = (bits >> np.uint64(32)) * np.uint64(self.lateness_us) >> np.uint64(32)
+        device = pc.binary_join_element_wise("device", digits(key, 8), "-")
+        ticks = pc.subtract(ticks, pa.array(delay.astype(np.int64)))
+        note = digits(pa.array((bits % np.uint64(10**16)).astype(np.int64)), 16)
+        return pa.table({"ts": times(ticks), "device": device, "note": note, "value": batch["value"]})
+
+    def end(self, side: str, rows: int) -> pa.Table:
+        """The row after the last one, if the streams need one."""
+        if self.name != "D":
+            return self.rows(side, rows, 0)
+        tick = START_US + rows * self.workload.spacing_us + 2 * (self.window_us + self.lateness_us)
+        row = {"ts": times(pa.array([tick])), "device": [side], "note": ["end"], "value": [END]}
+        return pa.table(row, schema=self.rows(side, 0, 0).schema)
+
+
+def times(ticks: pa.Array) -> pa.Array:
+    return ticks.cast(pa.timestamp("us", "UTC"))
+
+
+def digits(numbers: pa.Array, width: int) -> pa.Array:
+    return pc.utf8_lpad(numbers.cast(pa.string()), width, "0")
 
 
 def part(name: str, seconds: float = 10) -> Part:
-    """One of the parts; `seconds` is the window of A and B (C keeps its 1/200 of that)."""
+    """One of the parts; `seconds` is the window of A, B and D (C keeps its 1/200 of that)."""
     if name == "A":
         workload = workloads.a2(1, seconds=seconds)
         return Part(name, workload, workload.on, workload.window_us)
+    if name == "D":
+        workload = workloads.a2(1, seconds=seconds, matches=1.0)
+        lateness = round(LATENESS * workload.window_us)
+        return Part(name, workload, "l.device = r.device", workload.window_us, how="left", lateness_us=lateness)
     matches = 17.0 if name == "B17" else 2.0
     workload = workloads.b(1, seconds=seconds, matches=matches)
     if name != "C":
@@ -74,16 +123,11 @@ def write(part: Part, folder: Path, rows: int, batch_rows: int) -> None:
         (folder / side).mkdir(parents=True)
         for number, start in enumerate(range(0, rows, a_file)):
             path = folder / side / f"{number:05}.parquet"
-            pq.write_table(part.rows(side, start, min(a_file, rows - start)), path, compression="snappy")
+            table = part.rows(side, start, min(a_file, rows - start))
+            if start + a_file >= rows:
+                table = pa.concat_tables([table, part.end(side, rows)])
+            pq.write_table(table, path, compression="snappy")
             os.utime(path, (1_700_000_000 + number,) * 2)
-
-
-@dataclass(frozen=True)
-class Answer:
-    """How many results, and the sum over them."""
-
-    rows: int
-    checksum: int
 
 
 def answer(part: Part, folder: Path) -> Answer:
@@ -95,6 +139,8 @@ def answer(part: Part, folder: Path) -> Answer:
     near = f"abs(l.t - r.t) <= {part.window_us}"
     if part.name == "A":
         match = f"from l join r on l.key = r.key where {near}"
+    elif part.name == "D":
+        match = f"from l left join r on l.device = r.device and {near} where l.value <> {END}"
     elif part.name == "C":
         # Only keys in the overlap can match; cells of the window's length in time.
         low, high = part.shift, part.workload.domain
@@ -106,18 +152,17 @@ def answer(part: Part, folder: Path) -> Answer:
         match = f"""from (select *, key // {width} as cell from l) l
             join (select *, key // {width} + unnest([-1, 0, 1]) as cell from r) r
             on l.cell = r.cell where abs(l.key - r.key) <= {BAND} and {near}"""
-    query = f"""with {sides}, pairs as (select l.value as value, r.value as value_right {match})
-        select count(*), {CHECKSUM} from pairs"""
+    columns = [f"{side}.{'t' if name == 'ts' else name}" for side in "lr" for name in part.types]
+    query = f"with {sides} select {', '.join(columns)} {match}"
+    total = Answer()
     with duckdb.connect() as db:
-        rows, total = db.execute(query).fetchall()[0]
-    return Answer(int(rows), int(total or 0))
+        db.execute("set preserve_insertion_order = false")
+        for batch in db.sql(query).to_arrow_reader(_BATCH):
+            total += Answer.of(batch.columns)
+    return total
 
 
-def compare(name: str, contender: str, outcome: dict[str, Any], answers: dict[str, Answer]) -> None:
+def compare(name: str, contender: str, got: Answer, right: Answer) -> None:
     """The results must be DuckDB's."""
-    got = Answer(outcome["check"]["rows_out"], outcome["check"]["checksum"])
-    if got != answers["check"]:
-        raise AnswersDiffer(f"{name}, small streams: {contender} gives {got}, DuckDB {answers['check']}")
-    if outcome["measured"]["rows_out"] != answers["measured"].rows:
-        got_rows, rows = outcome["measured"]["rows_out"], answers["measured"].rows
-        raise AnswersDiffer(f"{name}: {contender} gives {got_rows:,} results, DuckDB {rows:,}")
+    if got != right:
+        raise AnswersDiffer(f"{name}: {contender} gives {got}, DuckDB {right} (results:checksum)")

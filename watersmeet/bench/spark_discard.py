@@ -32,6 +32,6 @@ class Discarder(StatefulProcessor):
         pass
 
 
-def discarding_join(left: DataFrame, right: DataFrame, on: str, window: Within) -> DataFrame:
-    spec, _ = specified(left, right, on, window, "inner", "_right", "auto", None)
+def discarding_join(left: DataFrame, right: DataFrame, on: str, window: Within, how: str = "inner") -> DataFrame:
+    spec, _ = specified(left, right, on, window, how, "_right", "auto", None)
     return assembled(left, right, spec, Discarder(), "watersmeet")

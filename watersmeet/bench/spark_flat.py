@@ -6,7 +6,8 @@ Part "flat" of `watersmeet bench spark`; for each of A and B:
     large    the same micro-batches with a window of 10M rows a side, once it is full: against those of `long`; and
              the most memory that driver and workers used together, with a heap of 2 GB for the driver
 
-The larger a window, the more different keys there are, so that a row always has about two matches.
+Micro-batches are compared by their medians. The larger a window, the more different keys there are, so that a row
+always has about two matches.
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ from __future__ import annotations
 import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
-from statistics import mean
 from typing import TYPE_CHECKING, Any
 
+from watersmeet.bench import targets
 from watersmeet.bench.processes import PeakMemory
-from watersmeet.bench.spark_data import answer, compare, part, write
+from watersmeet.bench.rounds import median
+from watersmeet.bench.spark_data import answer, part, write
 from watersmeet.bench.spark_pipelines import OURS
 
 if TYPE_CHECKING:
@@ -30,7 +32,6 @@ SPACING_US = 20  # from row to row
 LONG_BATCHES = 40
 MEASURED = 10  # micro-batches that are compared
 LARGE = 20  # windows of `long` in that of `large`
-GROWTH, LARGE_RATIO, MEMORY_GB = 1.2, 3.0, 6.0
 HEAP = "2g"
 
 
@@ -55,11 +56,13 @@ def flat(bench: OnSpark) -> None:
     """Measure both joins on both streams."""
     for name in JOINS:
         long, large = (measure(bench, name, stream) for stream in streams(bench.sizes))
-        second, last, full = (mean(seconds) for seconds in compared(long, large))
+        second, last, full = (median(seconds) for seconds in compared(long, large))
         where = f"{name}, {FLAT}"
-        bench.ratio(where, "last ten micro-batches, of the second ten", last / second, GROWTH, "<")
-        bench.ratio(where, "a micro-batch with the large window, of one without", full / last, LARGE_RATIO, "<")
-        bench.ratio(where, "GB of driver and workers, large window", large["memory"] / 1e9, MEMORY_GB, "<")
+        bench.ratio(where, "last ten micro-batches, of the second ten", last / second, targets.LAST_TO_SECOND_TEN, "<")
+        what = "a micro-batch with the large window, of one without"
+        bench.ratio(where, what, full / last, targets.LARGE_WINDOW, "<")
+        what = "GB of driver and workers, large window"
+        bench.ratio(where, what, large["memory"] / 1e9, targets.LARGE_WINDOW_GB, "<")
 
 
 def compared(long: dict[str, Any], large: dict[str, Any]) -> tuple[list[float], list[float], list[float]]:
@@ -70,17 +73,14 @@ def compared(long: dict[str, Any], large: dict[str, Any]) -> tuple[list[float], 
 
 def measure(bench: OnSpark, name: str, stream: Stream) -> dict[str, Any]:
     seconds = stream.window_rows * SPACING_US / 1e6
-    sizes = replace(bench.sizes, rows=stream.rows, seconds=seconds, check_seconds=0.1, check_rows=20_000, memory=HEAP)
+    sizes = replace(bench.sizes, rows=stream.rows, seconds=seconds, memory=HEAP)
     with tempfile.TemporaryDirectory(prefix="watersmeet-flat-") as folder:
-        data = {"check": Path(folder, "check"), "measured": Path(folder, "measured")}
-        parts = {"check": part(name, sizes.check_seconds), "measured": part(name, seconds)}
-        write(parts["check"], data["check"], sizes.check_rows, sizes.check_rows // 2)
-        write(parts["measured"], data["measured"], sizes.rows, sizes.batch_rows)
+        wanted, data = part(name, seconds), Path(folder, "data")
+        write(wanted, data, sizes.rows, sizes.batch_rows)
         bench.say(f"{name}, {stream.name}: {2 * sizes.rows:,} rows in, windows of {stream.window_rows:,} rows")
         with PeakMemory() as peak:
             outcome = bench.measure(name, OURS, data, Path(folder, "scratch"), sizes)
-        answers = {which: answer(parts[which], data[which]) for which in data}
-    compare(name, OURS, outcome, answers)
-    outcome["measured"] |= {"memory": peak.whole, "private_memory": peak.private}
-    bench.record(f"{name}, {FLAT}", f"{OURS}, {stream.name}", [outcome], answers)
-    return outcome["measured"]
+        bench.check(name, OURS, outcome, answer(wanted, data))
+    outcome |= {"memory": peak.whole, "private_memory": peak.private}
+    bench.record(f"{name}, {FLAT}", f"{OURS}, {stream.name}", [outcome])
+    return outcome

@@ -2,16 +2,20 @@
 
     watersmeet        stream_join
     discard           the same pipeline up to the joiner, which looks at nothing and returns nothing
-    spark, rocksdb    Spark's own stream-stream join (it needs an equality: A only), state in RocksDB
+    identity          both streams through a Python function that returns what it gets, and their union: no join at all
+    spark, rocksdb    Spark's own stream-stream join (it needs an equality: A and D), state in RocksDB, set up as who
+                      cares for its speed would: it does not count its rows (`TUNED`)
+    spark, rocksdb, default   the same as Spark comes
     spark, hdfs       the same with the state in maps on the JVM's heap
     cells, rocksdb    what people do about a band: every right row copied into the cells it may match in, an equality on
-                      the cell, the band as a filter
+                      the cell, the band as a filter; set up as above
     cells, hdfs       the same on the heap
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 from watersmeet.bench.spark_data import Part
 from watersmeet.bench.workloads import BAND
@@ -19,45 +23,55 @@ from watersmeet.bench.workloads import BAND
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-OURS, DISCARD = "watersmeet", "discard"
-SPARK, SPARK_HDFS = "spark, rocksdb", "spark, hdfs"
+OURS, DISCARD, IDENTITY = "watersmeet", "discard", "identity"
+SPARK, SPARK_DEFAULT, SPARK_HDFS = "spark, rocksdb", "spark, rocksdb, default", "spark, hdfs"
 CELLS, CELLS_HDFS = "cells, rocksdb", "cells, hdfs"
 CONTENDERS = {
-    "A": (OURS, DISCARD, SPARK, SPARK_HDFS),
+    "A": (OURS, DISCARD, SPARK, SPARK_DEFAULT, SPARK_HDFS),
     "B": (OURS, DISCARD, CELLS, CELLS_HDFS),
     "B17": (OURS, DISCARD),
     "C": (OURS, DISCARD),
+    "D": (OURS, IDENTITY, SPARK, SPARK_HDFS),
     "flat": (OURS,),
 }
-SLOW = (SPARK, CELLS, CELLS_HDFS)  # take many minutes
+JOINERS = (OURS, SPARK, SPARK_DEFAULT, SPARK_HDFS, CELLS, CELLS_HDFS)  # all of these give the same answer
+SLOW = (SPARK, SPARK_DEFAULT, SPARK_HDFS, CELLS, CELLS_HDFS)  # take minutes: measured once
+ON_REQUEST = {("A", SPARK_DEFAULT), ("B", CELLS_HDFS), ("D", SPARK_HDFS)}  # measured only where named
 HDFS_STORE = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
+TUNED = {"spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false"}
 CELL = 4 * BAND  # width of a cell: wider means fewer copies and more candidates
-SCHEMA = "ts timestamp, key bigint, value bigint"
 
 
 def settings(contender: str) -> dict[str, str]:
     """What the contender needs of the session beyond what all have."""
-    if contender in (OURS, DISCARD):
+    if contender in (OURS, DISCARD, IDENTITY):
         return {}
     own = {"spark.sql.streaming.stateStore.checkpointFormatVersion": "1"}  # Spark's default
     if contender.endswith("hdfs"):
         own["spark.sql.streaming.stateStore.providerClass"] = HDFS_STORE
-    return own
+    return own | (TUNED if contender in (SPARK, CELLS) else {})
 
 
 def pipeline(spark: SparkSession, contender: str, part: Part, folder: str, files_a_batch: int) -> DataFrame:
-    """The joined stream: ts, key, value, ts_right, key_right, value_right."""
+    """The joined stream: all columns of the left, then those of the right with _right."""
+    schema = ", ".join(f"{name} {kind}" for name, kind in part.types.items())
 
     def side(name: str) -> DataFrame:
-        reader = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", files_a_batch)
+        reader = spark.readStream.schema(schema).option("maxFilesPerTrigger", files_a_batch)
         return reader.parquet(f"{folder}/{name}")
 
     left, right = side("left"), side("right")
     if contender in (OURS, DISCARD):
         return ours(left, right, part, contender)
+    if contender == IDENTITY:
+        return left.mapInArrow(identity, schema).union(right.mapInArrow(identity, schema))
     if contender.startswith("cells"):
         return cells(left, right, part)
     return plain(left, right, part.on, part)
+
+
+def identity(batches: Iterator[Any]) -> Iterator[Any]:
+    return batches
 
 
 def ours(left: DataFrame, right: DataFrame, part: Part, contender: str) -> DataFrame:
@@ -65,23 +79,22 @@ def ours(left: DataFrame, right: DataFrame, part: Part, contender: str) -> DataF
     from watersmeet.bench.spark_discard import discarding_join
     from watersmeet.spark import stream_join
 
-    window = wm.within(f"{part.window_us} us", time="ts")
+    window = wm.within(f"{part.window_us} us", time="ts", lateness=f"{part.lateness_us} us")
     join = stream_join if contender == OURS else discarding_join
-    return join(left, right, part.on, window)
+    return join(left, right, part.on, window, part.how)
 
 
 def plain(left: DataFrame, right: DataFrame, on: str, part: Part) -> DataFrame:
     """Spark's own join, with the time range that lets it forget."""
     from pyspark.sql import functions as F
 
-    span = f"interval {part.window_us} microseconds"
+    span, lateness = f"interval {part.window_us} microseconds", f"{part.lateness_us} microseconds"
     near = f"r.ts >= l.ts - {span} and r.ts <= l.ts + {span}"
-    l_side = left.withWatermark("ts", "0 seconds").alias("l")
-    r_side = right.withWatermark("ts", "0 seconds").alias("r")
-    joined = l_side.join(r_side, F.expr(f"({on}) and {near}"))
-    names = ("ts", "key", "value")
-    columns = [F.col(f"l.{name}").alias(name) for name in names]
-    return joined.select(*columns, *(F.col(f"r.{name}").alias(f"{name}_right") for name in names))
+    l_side = left.withWatermark("ts", lateness).alias("l")
+    r_side = right.withWatermark("ts", lateness).alias("r")
+    joined = l_side.join(r_side, F.expr(f"({on}) and {near}"), part.how)
+    columns = [F.col(f"l.{name}").alias(name) for name in part.types]
+    return joined.select(*columns, *(F.col(f"r.{name}").alias(f"{name}_right") for name in part.types))
 
 
 def cells(left: DataFrame, right: DataFrame, part: Part) -> DataFrame:

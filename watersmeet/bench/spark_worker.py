@@ -1,9 +1,10 @@
 """One contender of `watersmeet bench spark`, in a process and a JVM of its own.
 
 A contender that ran before would leave behind a warm JIT, a full heap and open state stores, so each gets a fresh JVM.
-It first joins a small stream, which warms it up and whose results are checked by count and checksum, then the
-measured one, timed, into a sink that throws rows away, checked by count. Specification in on standard input, outcome
-out on standard output, both JSON: `python -m watersmeet.bench.spark_worker`.
+It joins the streams, timed, into a sink that keeps nothing but the number of rows and their checksum. The first
+micro-batch is cold: it starts Python workers, compiles and plans, so it is not part of the rate (`rates`), and its time
+is stored by itself. Specification in on standard input, outcome out on standard output, both JSON:
+`python -m watersmeet.bench.spark_worker`.
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ import json
 import os
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from watersmeet.bench.spark_data import CHECKSUM, FILES_A_BATCH, part
+from watersmeet.bench.spark_checksum import Answer, expressions
+from watersmeet.bench.spark_data import FILES_A_BATCH, part
 from watersmeet.bench.spark_pipelines import pipeline, settings
 from watersmeet.spark.session import session
 
@@ -34,7 +37,6 @@ def main() -> None:
 
 
 def run(spec: dict[str, Any]) -> dict[str, Any]:
-    """Check on the small streams, then measure on the large ones."""
     own = {
         "spark.driver.memory": spec["memory"],
         "spark.sql.shuffle.partitions": str(spec["cores"]),
@@ -46,41 +48,63 @@ def run(spec: dict[str, Any]) -> dict[str, Any]:
     spark = session(f"local[{spec['cores']}]", conf=own | settings(spec["contender"]))
     ready = time.perf_counter() - start
     try:
-        outcome: dict[str, Any] = {"spark": spark.version, "session_s": round(ready, 2)}
-        for name, seconds in (("check", spec["check_seconds"]), ("measured", spec["seconds"])):
-            joined = pipeline(spark, spec["contender"], part(spec["part"], seconds), spec[name], FILES_A_BATCH)
-            outcome[name] = execute(joined, Path(spec["scratch"], f"checkpoint-{name}"), checksum=name == "check")
+        wanted = part(spec["part"], spec["seconds"])
+        joined = pipeline(spark, spec["contender"], wanted, spec["data"], FILES_A_BATCH)
+        return execute(joined, Path(spec["scratch"], "checkpoint")) | {"session_s": round(ready, 2)}
     finally:
         spark.stop()
-    return outcome
 
 
-def execute(joined: DataFrame, checkpoint: Path, checksum: bool) -> dict[str, Any]:
-    """Join all there is into a sink that throws it away."""
-    from pyspark.sql import functions as F
+class Sink:
+    """Of every micro-batch, how many rows it gave and their checksum."""
 
-    if checksum:
-        joined = joined.observe("bench", F.expr(f"{CHECKSUM} as checksum"))
-    writer = joined.writeStream.format("noop").option("checkpointLocation", str(checkpoint)).trigger(availableNow=True)
+    def __init__(self, names: Sequence[str]) -> None:
+        self.expressions = expressions(names)
+        self.answers: dict[int, Answer] = {}  # by micro-batch
+
+    def __call__(self, rows: DataFrame, batch: int) -> None:
+        ((count, checksum),) = rows.selectExpr(*self.expressions).collect()
+        self.answers[batch] = Answer(count, checksum)
+
+
+def execute(joined: DataFrame, checkpoint: Path) -> dict[str, Any]:
+    """Join all there is."""
+    sink = Sink(joined.columns)
+    writer = joined.writeStream.foreachBatch(sink).option("checkpointLocation", str(checkpoint))
     start = time.perf_counter()
-    query = writer.start()
+    query = writer.trigger(availableNow=True).start()
     query.awaitTermination()
     wall = time.perf_counter() - start
     records = [json.loads(record.json) for record in query.recentProgress]
-    sums = [((record.get("observedMetrics") or {}).get("bench") or {}).get("checksum") or 0 for record in records]
     operators = [operator for record in records for operator in record["stateOperators"]]
+    total = sum(sink.answers.values(), Answer())
     return {
         "rows_in": sum(record["numInputRows"] for record in records),
-        "rows_out": sum(record["sink"]["numOutputRows"] for record in records),
-        "checksum": sum(sums) if checksum else None,
+        "rows_out": total.rows,
+        "checksum": total.checksum,
         "wall_s": round(wall, 3),
-        "seconds": sum(record["durationMs"]["triggerExecution"] for record in records) / 1000,
         "batches": [
-            {"rows": record["numInputRows"], "seconds": record["durationMs"]["triggerExecution"] / 1000}
+            {
+                "rows": record["numInputRows"],
+                "rows_out": sink.answers.get(record["batchId"], Answer()).rows,
+                "seconds": record["durationMs"]["triggerExecution"] / 1000,
+            }
             for record in records
         ],
         "durations": records[-2]["durationMs"] if len(records) > 1 else records[-1]["durationMs"],
         "state_bytes": max((operator["memoryUsedBytes"] for operator in operators), default=0),
+    }
+
+
+def rates(outcome: dict[str, Any]) -> dict[str, float]:
+    """Rows/s in and out without the first micro-batch, its seconds, and rows/s in with it."""
+    cold, *warm = outcome["batches"]
+    seconds = sum(batch["seconds"] for batch in warm)
+    return {
+        "rows_per_s": sum(batch["rows"] for batch in warm) / seconds,
+        "results_per_s": sum(batch["rows_out"] for batch in warm) / seconds,
+        "cold_s": cold["seconds"],
+        "with_cold": outcome["rows_in"] / (seconds + cold["seconds"]),
     }
 
 

@@ -25,7 +25,7 @@ import pyarrow.csv
 
 from watersmeet.bench.checksum import Checksum
 from watersmeet.bench.machine import cores
-from watersmeet.bench.peers import COLUMNS, DataFusion
+from watersmeet.bench.peers import COLUMNS, NAMES, DataFusion
 from watersmeet.bench.workloads import SIDES, Workload
 
 
@@ -74,7 +74,7 @@ class SymmetricHashJoin:
         results = [batch.to_pyarrow() for batch in context.sql(query).execute_stream()]
         seconds = perf_counter() - start
         table = pa.Table.from_batches(results)
-        return Pass(form, seconds, Checksum.of(table["value"].to_numpy(), table["value_right"].to_numpy()))
+        return Pass(form, seconds, Checksum.of_table(table, NAMES))
 
     def context(self, batch_rows: int, form: str):
         from datafusion import SessionConfig, SessionContext
