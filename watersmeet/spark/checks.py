@@ -56,10 +56,3 @@ def check_session(session: Any) -> None:
             f"{PROVIDER} is {provider}; Spark keeps state of this kind only in RocksDB: set it to {ROCKSDB} before the "
             f"query starts"
         )
-
-
-def whole(name: str, value: Any, least: int = 1) -> None:
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise TypeError(f"{name} must be a whole number, got {value!r}")
-    if value < least:
-        raise ValueError(f"{name} must be at least {least}, got {value}")
