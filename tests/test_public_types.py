@@ -114,6 +114,12 @@ def test_whole_numbers_of_numpy_are_whole_numbers(number):
     assert type(whole("n", number)) is int
 
 
+def test_indexes_take_them_too():
+    index = wm.index.PIMTree(fan_out=np.int64(4), insertion_depth=np.int32(1))
+    join = wm.StreamJoin("l.k <= r.k", wm.within(5), output="count", index=index)
+    assert join.push(left=TABLE, right=TABLE) == 3
+
+
 @pytest.mark.parametrize("parameter", ["threads", "batch_rows", "keep_late", "subwindows", "subwindow_rows"])
 @pytest.mark.parametrize("value", [True, np.bool_(True), 1.0, np.float64(1), "1"])
 def test_other_things_are_not(parameter, value):
