@@ -166,6 +166,15 @@ def test_a_type_that_loses_nothing_is_taken_in(name):
     assert found.to_pylist() == expected
 
 
+@pytest.mark.parametrize("make", [pa.ListArray, pa.LargeListArray])
+def test_what_lies_behind_a_null_does_not_matter(make):
+    offsets = pa.array([0, 1, 2, 3], pa.int32() if make is pa.ListArray else pa.int64())
+    hidden = make.from_arrays(offsets, pa.array([1.0, 2.5, 3.0]), mask=pa.array([False, True, False]))
+    assert column_after(pa.array([[0]]), hidden).to_pylist() == [[0], [1], None, [3]]
+    fields = pa.StructArray.from_arrays([pa.array([1.0, 2.5])], ["a"], mask=pa.array([False, True]))
+    assert column_after(pa.array([{"a": 0}]), fields).to_pylist() == [{"a": 0}, {"a": 1}, None]
+
+
 def test_nan_stays_nan():
     found = column_after(pa.array([0.5], pa.float32()), pa.array([NAN, None])).to_pylist()
     assert np.isnan(found[1]) and found[2] is None

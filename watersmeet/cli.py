@@ -218,7 +218,8 @@ def explain(
         declared = parse_columns(left, "--left"), parse_columns(right, "--right")
         spec, time_type = parse_window(window, times, lateness)
         schemas, assumed = complete_schemas(parse(predicate), declared, times, time_type)
-        join = StreamJoin(predicate, spec, how, index=index, left_schema=schemas[0], right_schema=schemas[1])
+        given: dict[str, Any] = {"how": how, "index": index}  # texts, which StreamJoin checks
+        join: Any = StreamJoin(predicate, spec, left_schema=schemas[0], right_schema=schemas[1], **given)
     if assumed:
         typer.echo(f"assumed: {', '.join(assumed)} (declare columns with --left and --right)")
     typer.echo(join.explain())

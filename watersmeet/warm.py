@@ -109,7 +109,7 @@ def batch(start: int, wide: bool, in_order: bool) -> pa.Table:
     )
 
 
-def run(on: str, window: Any, how: str, wide: bool, in_order: bool, **options: Any) -> None:
+def run(on: str, window: Any, how: Any, wide: bool, in_order: bool, **options: Any) -> None:
     schema = batch(0, False, True).schema
     with wm.StreamJoin(on, window, how, left_schema=schema, right_schema=schema, **options) as join:
         for start in range(0, 6 * ROWS, ROWS):

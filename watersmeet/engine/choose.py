@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from watersmeet.index import INDEXES, BISort, Hash, Index, NestedLoop
+from watersmeet.parameters import hint
 from watersmeet.query.expr import Expr
 from watersmeet.query.plan import JoinPlan, compile_plan
 
@@ -28,7 +29,7 @@ def check_index(index: Any) -> None:
     rule = f"index must be one of {', '.join(NAMES)}, or an object of watersmeet.index"
     if isinstance(index, str):
         if index not in NAMES:
-            raise ValueError(f"{rule}, got {index!r}")
+            raise ValueError(f"{rule}, got {index!r}{hint(index, NAMES)}")
     elif not isinstance(index, INDEXES):
         raise TypeError(f"{rule}, got {index!r}")
 

@@ -126,6 +126,7 @@ def _recast(array: pa.Array, want: pa.DataType, place: Place) -> pa.Array:
     if is_.is_struct(got) and is_.is_struct(want):
         return _recast_struct(array, want, place)
     if is_.is_map(got) and is_.is_map(want):
+        array = _without_hidden(array)
         first, offsets, count = _entries(array)
         keys, items = array.keys.slice(first, count), array.items.slice(first, count)
         inside = place.into("[]")
@@ -167,11 +168,21 @@ def _recast_list(array: pa.Array, want: pa.DataType, place: Place) -> pa.Array:
         lengths = np.asarray(pc.fill_null(pc.list_value_length(array), 0))
         offsets, values = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]), array.flatten()
     else:
+        array = _without_hidden(array)
         first, offsets, count = _entries(array)
         values = array.values.slice(first, count)
     make = pa.LargeListArray if is_.is_large_list(want) else pa.ListArray
     values = _recast(values, want.value_type, inside)
     return make.from_arrays(_narrow(offsets, want, place), values, type=want, mask=_mask(array))
+
+
+def _without_hidden(array: pa.Array) -> pa.Array:
+    """The same lists or maps; a null one has no values, which it may have and nobody sees."""
+    if array.null_count and not is_.is_fixed_size_list(array.type):
+        lengths = np.diff(np.asarray(array.offsets))
+        if lengths[np.asarray(array.is_null())].any():
+            return array.take(pa.array(np.arange(len(array))))
+    return array
 
 
 def _entries(array: pa.Array) -> tuple[int, np.ndarray, int]:

@@ -10,10 +10,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Generic, Literal, SupportsIndex, TypeVar, Unpack, overload
 
 import pyarrow as pa
 
+from watersmeet.engine import show
 from watersmeet.engine.arrivals import Clock, Collected, Reached
 from watersmeet.engine.choose import check_index, plan_and_index
 from watersmeet.engine.core import JoinCore
@@ -21,17 +22,33 @@ from watersmeet.engine.explain import batches_text, chosen_lines
 from watersmeet.engine.inputs import as_batch, check_schema, conform, first_schema
 from watersmeet.engine.late import LateRows
 from watersmeet.engine.metrics import Metrics
-from watersmeet.engine.results import HOWS, OUTPUTS, Results, combined, empty_table, pairs_schema, rows_schema
+from watersmeet.engine.options import IndexName, Options
+from watersmeet.engine.results import (
+    HOWS,
+    OUTPUTS,
+    How,
+    Output,
+    Results,
+    combined,
+    empty_table,
+    pairs_schema,
+    rows_schema,
+)
 from watersmeet.engine.sizes import Sizes
 from watersmeet.engine.turns import Turns
+from watersmeet.index import Index
 from watersmeet.interrupts import uninterrupted
+from watersmeet.parameters import MOST_THREADS, one_of, whole, whole_or_none
 from watersmeet.query.durations import duration
 from watersmeet.query.expr import Expr
-from watersmeet.query.windows import SIDES, BoundTimeWindow, Hopping, Last, Side, Within
+from watersmeet.query.windows import SIDES, BoundTimeWindow, Hopping, Last, Side, Window, Within
 from watersmeet.workers import Workers
 
+#: What a push returns: a table, or for output="count" a number.
+Answer = TypeVar("Answer")
 
-class StreamJoin:
+
+class StreamJoin(Generic[Answer]):
     """Join two streams over a window.
 
     on: the predicate, SQL over the columns `l.…` and `r.…` (or an expression of `watersmeet.query`).
@@ -40,9 +57,9 @@ class StreamJoin:
     self_join: both sides are one stream, pushed and kept once: `push(batch)` finds what `push(left=batch, right=batch)`
         would. Its schema is `left_schema`, its rows are counted as left.
     output: "rows" (all columns), "pairs" (positions of both tuples in their streams) or "count".
-    index: "auto", "nested_loop", "hash", "bisort", "rap_table", "wib_tree", "btree", "frozen_btree", "im_tree",
-        "pim_tree", or a configured object of `watersmeet.index`.
-    threads: for sorting, probing and gathering large batches; by default all cores.
+    index: "auto", "nested_loop", "hash", "bisort", "rap_table", "wib_tree", "adaptive", "btree", "frozen_btree",
+        "im_tree", "pim_tree", or a configured object of `watersmeet.index`.
+    threads: for sorting, probing and gathering large batches; by default all cores, at most 1024.
     suffix: for right columns whose name the left has too.
     batch_rows, batch_delay: collect pushes until so many rows wait, or the first has waited so long (checked at the
         next push), then process them together.
@@ -54,40 +71,55 @@ class StreamJoin:
     Threads may share a join: their calls take turns. A call that raises has changed nothing.
     """
 
+    @overload
+    def __init__(
+        self: StreamJoin[pa.Table], on: str | Expr, window: Window, how: How = ..., *,
+        output: Literal["rows", "pairs"] = ..., **options: Unpack[Options],
+    ) -> None: ...  # fmt: skip
+    @overload
+    def __init__(
+        self: StreamJoin[int], on: str | Expr, window: Window, how: How = ..., *,
+        output: Literal["count"], **options: Unpack[Options],
+    ) -> None: ...  # fmt: skip
+    @overload
+    def __init__(
+        self: StreamJoin[Any], on: str | Expr, window: Window, how: How = ..., *,
+        output: Output = ..., **options: Unpack[Options],
+    ) -> None: ...  # fmt: skip
     def __init__(
         self,
         on: str | Expr,
         window: Within | Hopping | Last,
-        how: str = "inner",
+        how: How = "inner",
         *,
         self_join: bool = False,
-        output: str = "rows",
-        index: Any = "auto",
-        threads: int | None = None,
+        output: Output = "rows",
+        index: IndexName | Index = "auto",
+        threads: SupportsIndex | None = None,
         suffix: str = "_right",
-        batch_rows: int | None = None,
+        batch_rows: SupportsIndex | None = None,
         batch_delay: Any = None,
         left_schema: pa.Schema | None = None,
         right_schema: pa.Schema | None = None,
-        keep_late: int = 100_000,
-        subwindows: int | None = None,
-        subwindow_rows: int | None = None,
+        keep_late: SupportsIndex = 100_000,
+        subwindows: SupportsIndex | None = None,
+        subwindow_rows: SupportsIndex | None = None,
         clock: Callable[[], float] = time.monotonic,
     ):
         if not isinstance(window, Within | Hopping | Last):
             raise TypeError(f"window must be made by within, last, tumbling or hopping, got {window!r}")
         if not isinstance(on, str | Expr):
             raise TypeError(f"on must be SQL text such as 'l.id = r.id', got {on!r}")
-        _one_of("how", how, HOWS)
-        _one_of("output", output, OUTPUTS)
+        one_of("how", how, HOWS)
+        one_of("output", output, OUTPUTS)
         if not isinstance(self_join, bool):
             raise TypeError(f"self_join must be True or False, got {self_join!r}")
         check_index(index)
-        _whole("threads", threads, 1)
-        _whole("batch_rows", batch_rows, 1)
-        _whole("keep_late", keep_late, 0, optional=False)
-        _whole("subwindows", subwindows, 1)
-        _whole("subwindow_rows", subwindow_rows, 1)
+        threads = whole_or_none("threads", threads, most=MOST_THREADS)
+        batch_rows = whole_or_none("batch_rows", batch_rows)
+        keep_late = whole("keep_late", keep_late, 0)
+        subwindows = whole_or_none("subwindows", subwindows)
+        subwindow_rows = whole_or_none("subwindow_rows", subwindow_rows)
         if not isinstance(suffix, str):
             raise TypeError(f"suffix must be text, got {suffix!r}")
         self._delay = None
@@ -130,7 +162,7 @@ class StreamJoin:
 
     # -- pushing ---------------------------------------------------------------------------------------------------
 
-    def push(self, left: Any = None, right: Any = None) -> pa.Table | int:
+    def push(self, left: Any = None, right: Any = None) -> Answer:
         """New tuples of one or both streams; returns the results that they complete. In a self join: `push(batch)`."""
         given = self._roles(left, right, "right", "push(batch)")
         if self._self_join:
@@ -149,7 +181,7 @@ class StreamJoin:
                 batches["right"], schemas["right"] = batches["left"], schemas["left"]
             return self._push_unbound(batches, schemas) if self._core is None else self._push_bound(batches)
 
-    def advance(self, left: Any = None, right: Any = None) -> pa.Table | int:
+    def advance(self, left: Any = None, right: Any = None) -> Answer:
         """Say that a stream has reached a time, as if a tuple of that time had been seen; returns what that completes.
 
         For a side that is idle: without it, the other side's tuples wait for it. In a self join: `advance(time)`.
@@ -175,12 +207,12 @@ class StreamJoin:
             self._clock = clock
             return self._process_if_due()
 
-    def flush(self) -> pa.Table | int:
+    def flush(self) -> Answer:
         """Process now what batch mode has collected."""
         with self._whole("flush"):
             return self._nothing() if self._core is None else self._process()
 
-    def close(self) -> pa.Table | int:
+    def close(self) -> Answer:
         """The end of both streams: returns what only the end can prove. Later calls return nothing more."""
         if self._closed:
             return self._nothing()
@@ -199,7 +231,7 @@ class StreamJoin:
             self._workers.close()
             return answer
 
-    def __enter__(self) -> StreamJoin:
+    def __enter__(self) -> StreamJoin[Answer]:
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -242,10 +274,29 @@ class StreamJoin:
         """
         if side is None and self._self_join:
             side = "left"
-        _one_of("side", side, SIDES)
+        one_of("side", side, SIDES)
         schema = self._schemas[side]  # type: ignore[index]
         with self._turns.of("take_late"):
             return empty_table(None) if schema is None else self._late[side].take(schema)  # type: ignore[index]
+
+    def __repr__(self) -> str:
+        return show.line("StreamJoin", [*self._identity(), *show.facts(self.metrics)[:5]])
+
+    def _repr_html_(self) -> str:
+        return show.table("StreamJoin", [*self._identity(), *show.facts(self.metrics)], self.explain())
+
+    def _identity(self) -> list[tuple[str, str]]:
+        known = [side for side in SIDES if self._schemas[side] is not None]
+        state = "closed" if self._closed else "open" if len(known) == 2 else "waiting for the columns of both streams"
+        how = f"{self._how} self join" if self._self_join else self._how
+        return [("on", str(self._on)), ("window", str(self._window)), ("how", how), ("output", self._output),
+                ("state", state)]  # fmt: skip
+
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            "a StreamJoin holds its windows and threads in memory, and cannot be pickled or copied; make a new one in "
+            "each process"
+        )
 
     def explain(self) -> str:
         """What was chosen, and why; a line a fact."""
@@ -344,7 +395,7 @@ class StreamJoin:
         self._clock = Clock(window, self._self_join)
         self._collected = Collected(window, self._self_join)
 
-    def _push_unbound(self, batches: dict[Side, pa.RecordBatch], schemas: dict[Side, pa.Schema | None]):
+    def _push_unbound(self, batches: dict[Side, pa.RecordBatch], schemas: dict[Side, pa.Schema | None]) -> Any:
         """A push while the schema of a stream is, or was, not known."""
         if schemas["left"] is None or schemas["right"] is None:
             for side, batch in batches.items():
@@ -379,7 +430,7 @@ class StreamJoin:
                 return self._window.bind_one(schema, side)
         return None
 
-    def _push_bound(self, batches: dict[Side, pa.RecordBatch]) -> pa.Table | int:
+    def _push_bound(self, batches: dict[Side, pa.RecordBatch]) -> Any:
         assert self._core is not None
         clock = self._clock.copy()
         pushed = clock.push(batches)
@@ -396,7 +447,7 @@ class StreamJoin:
                 self._late[side].add(one.batch, one.late)
         return self._process_if_due()
 
-    def _process_if_due(self) -> pa.Table | int:
+    def _process_if_due(self) -> Any:
         if self._batch_rows is not None:
             waiting = self._collected.rows
             now = self._now()
@@ -408,7 +459,7 @@ class StreamJoin:
                 return self._nothing()
         return self._process()
 
-    def _process(self) -> pa.Table | int:
+    def _process(self) -> Any:
         results = self._results()
         self._step(results)
         self._metrics.rows_out += results.rows
@@ -425,7 +476,7 @@ class StreamJoin:
     def _results(self) -> Results:
         return Results(self._output, self._schema, self._left_only)
 
-    def _nothing(self) -> pa.Table | int:
+    def _nothing(self) -> Any:
         """An empty answer; without columns as long as the streams do not tell which there are."""
         if self._output == "count":
             return 0
@@ -436,7 +487,7 @@ class StreamJoin:
             return empty_table(pairs_schema(left_only))
         return empty_table(self._schemas["left"] if left_only else None)
 
-    def _close_unbound(self) -> pa.Table | int:
+    def _close_unbound(self) -> Any:
         """The end, though a stream never showed its schema: the other's tuples come out alone, if any do."""
         alone = {"left": ("left",), "right": ("right",), "full": SIDES, "anti": ("left",)}.get(self._how, ())
         held = [batch for side, batch in self._held if side in alone and isinstance(batch, pa.RecordBatch)]
@@ -455,19 +506,3 @@ class StreamJoin:
             f"nothing was ever pushed on the {unknown} stream, so the columns of the result are not known; give "
             f"{unknown}_schema= to StreamJoin"
         )
-
-
-def _one_of(parameter: str, value: Any, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise ValueError(f"{parameter} must be one of {', '.join(choices)}, got {value!r}")
-
-
-def _whole(parameter: str, value: Any, least: int, optional: bool = True) -> None:
-    if value is None and optional:
-        return
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise TypeError(f"{parameter} must be a whole number, at least {least}, got {value!r}")
-    if value < least:
-        raise ValueError(f"{parameter} must be at least {least}, got {value}")
-
-

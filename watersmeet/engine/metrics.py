@@ -8,12 +8,13 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from watersmeet.engine import show
 from watersmeet.query.windows import Side
 
 STEPS = ("keys", "sort", "probe", "store", "gather", "expire")
 
 
-@dataclass
+@dataclass(repr=False)
 class Metrics:
     """Counters since the join began; `stored_*`, `*_bytes` and `watermark` are as of now.
 
@@ -37,6 +38,12 @@ class Metrics:
     watermark: Any = None
     pushes: int = 0
     seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(STEPS, 0.0))
+
+    def __repr__(self) -> str:
+        return show.line("Metrics", show.facts(self))
+
+    def _repr_html_(self) -> str:
+        return show.table("Metrics", show.facts(self))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""

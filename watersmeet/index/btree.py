@@ -75,7 +75,7 @@ _ONE_TREE = Levels(_NONE, np.zeros(1, np.int64), 1, 0)
 
 
 def check_fan_out(fan_out: int) -> None:
-    if isinstance(fan_out, bool) or not isinstance(fan_out, int):
+    if isinstance(fan_out, bool) or not isinstance(fan_out, int | np.integer):
         raise TypeError(f"fan_out must be a whole number, got {fan_out!r}; {FAN_OUT} is a good value")
     if not _LEAST_FAN_OUT <= fan_out <= 1 << 16:
         raise ValueError(

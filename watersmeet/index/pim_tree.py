@@ -32,6 +32,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
+
 from watersmeet.index.btree import FAN_OUT, check_fan_out
 from watersmeet.index.im_tree import MERGE_RATIO, IMTree, MergeTreeStructure, check_merge_ratio
 from watersmeet.workers import ALONE, Workers
@@ -56,7 +58,7 @@ class PIMTree(IMTree):
         check_merge_ratio(self.merge_ratio)
         check_fan_out(self.fan_out)
         depth = self.insertion_depth
-        if isinstance(depth, bool) or not isinstance(depth, int):
+        if isinstance(depth, bool) or not isinstance(depth, int | np.integer):
             rule = f"a whole number; {_INSERTION_DEPTH} is a good value"
             raise TypeError(f"insertion_depth must be {rule}, got {depth!r}")
         if depth < 0:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from watersmeet.parameters import one_of
 from watersmeet.query.plan import JoinPlan
 from watersmeet.query.windows import Side
 from watersmeet.routing.base import Route
@@ -24,8 +25,7 @@ def choose_route(
     wanted: str, plan: JoinPlan, left: pa.Schema, right: pa.Schema, how: str, cores: int
 ) -> tuple[Route, str]:
     """The route, and the reason in words; ValueError for one that cannot give exact results."""
-    if wanted not in ROUTES:
-        raise ValueError(f"route must be one of {', '.join(ROUTES)}, got {wanted!r}")
+    one_of("route", wanted, ROUTES)
     if wanted == "single" or (wanted == "auto" and cores == 1):
         return Single(), "as asked for" if wanted == "single" else "there is one core"
     if wanted == "hash" and not plan.equality:

@@ -81,10 +81,3 @@ def bad_policy(value: str | None) -> str | None:
         return None
     return f"{POLICY} is {value}: with it, rows of the slower stream are late and are lost; set it to min"
 
-
-
-def whole(name: str, value: Any, least: int = 1) -> None:
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise TypeError(f"{name} must be a whole number, got {value!r}")
-    if value < least:
-        raise ValueError(f"{name} must be at least {least}, got {value}")

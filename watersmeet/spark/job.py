@@ -25,6 +25,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from watersmeet.parameters import hint
 from watersmeet.query.durations import duration
 from watersmeet.query.window_text import number_or_text, window_of
 from watersmeet.query.windows import Hopping, Within
@@ -178,7 +179,7 @@ def _place(table: _Table) -> tuple[str | None, str | None, str | None]:
 def _join(table: _Table) -> Join:
     on, how, suffix = table.text("on"), table.text("how", "inner"), table.text("suffix", "_right")
     if how not in HOWS:
-        raise table.error("how", f"must be one of {', '.join(HOWS)}, not {how!r}")
+        raise table.error("how", f"must be one of {', '.join(HOWS)}, not {how!r}{hint(how, HOWS)}")
     text, time = table.text("window"), table.one_or_two("time", "ts")
     lateness = table.one_or_two("lateness", "0", numbers=True)
     for one in lateness if isinstance(lateness, list) else [lateness]:

@@ -14,20 +14,13 @@ from typing import Any
 from pyspark.sql import functions as F
 
 from watersmeet.engine.results import HOWS
+from watersmeet.parameters import one_of, whole
 from watersmeet.query.expr import Expr
 from watersmeet.query.parse import parse
 from watersmeet.query.plan import compile_plan
 from watersmeet.query.windows import SIDES, Side, Window
 from watersmeet.routing.choose import choose_route
-from watersmeet.spark.checks import (
-    PARTITIONS,
-    WATERMARK,
-    check_client,
-    check_frame,
-    check_session,
-    check_window,
-    whole,
-)
+from watersmeet.spark.checks import PARTITIONS, WATERMARK, check_client, check_frame, check_session, check_window
 from watersmeet.spark.clock import SparkClock
 from watersmeet.spark.cores import core_keys
 from watersmeet.spark.joiner import Joiner
@@ -125,8 +118,7 @@ def specified(
     check_frame(right, "right")
     check_client(left)
     check_window(window)
-    if how not in HOWS:
-        raise ValueError(f"how must be one of {', '.join(HOWS)}, got {how!r}")
+    one_of("how", how, HOWS)
     if not isinstance(suffix, str):
         raise TypeError(f"suffix must be text, got {suffix!r}")
     if not isinstance(on, str | Expr):
@@ -136,7 +128,7 @@ def specified(
     partitions = int(session.conf.get(PARTITIONS))
     if cores is None:
         cores = partitions
-    whole("cores", cores)
+    cores = whole("cores", cores)
     if cores > partitions:
         raise ValueError(
             f"cores must be at most {PARTITIONS}, which is {partitions}, got {cores}; set both"

@@ -1,0 +1,32 @@
+"""What may be given to a StreamJoin, for type checkers: `StreamJoin(..., output="count").push(...)` is an int."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal, SupportsIndex, TypedDict
+
+import pyarrow as pa
+
+from watersmeet.index import Index
+
+IndexName = Literal[
+    "auto", "nested_loop", "hash", "bisort", "rap_table", "wib_tree", "adaptive", "btree", "frozen_btree", "im_tree",
+    "pim_tree",
+]  # fmt: skip
+
+
+class Options(TypedDict, total=False):
+    """The options that do not change the type of the answers."""
+
+    self_join: bool
+    index: IndexName | Index
+    threads: SupportsIndex | None
+    suffix: str
+    batch_rows: SupportsIndex | None
+    batch_delay: Any
+    left_schema: pa.Schema | None
+    right_schema: pa.Schema | None
+    keep_late: SupportsIndex
+    subwindows: SupportsIndex | None
+    subwindow_rows: SupportsIndex | None
+    clock: Callable[[], float]
