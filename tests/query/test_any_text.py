@@ -39,6 +39,9 @@ def test_any_words_are_a_predicate_or_refused(text):
 
 @MANY
 @given(texts.calls | texts.mixed)
+@example("l.s rlike 'a{99999999999999}'")
+@example("l.s rlike '" + "(" * 500 + ")" * 500 + "'")
+@example("'a' rlike (l.s || '{99999999999999}')")
 @example("nullif(0, - l.b) <= r.a")
 @example("if(r.a > 1, least(interval '999999999' days, interval '-1' microsecond), null) = l.span")
 def test_any_calls_are_refused_or_run_on_any_data(text):

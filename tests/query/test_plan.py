@@ -190,6 +190,20 @@ def test_the_absolute_value_of_the_least_integer_is_exact():
             assert (planned(plan, left, right, by_left) == expected).all(), text
 
 
+@pytest.mark.parametrize("name", [name for name in data.COLUMNS if name != "none"])
+def test_a_slice_of_any_column_is_keyed_by_its_own_rows(name):
+    arrow, pool = data.COLUMNS[name]
+    values = [pool[0], None, *pool, None, pool[-1], *reversed(pool)]
+    whole = pa.record_batch({name: data.array(arrow, values)})
+    left, right = whole.slice(3, 5), whole.slice(len(pool), 6)
+    for sign in ("=", "<=", "<>", "<=>"):
+        text = f"l.{name} {sign} r.{name}"
+        plan = compile_plan(text, whole.schema, whole.schema)
+        expected = truth_table(parse(text), left, right)
+        for by_left in (True, False):
+            assert (planned(plan, left, right, by_left) == expected).all(), text
+
+
 def test_a_null_key_or_a_failed_filter_is_not_live():
     left = pa.record_batch({"a": pa.array([1, None, 3, 4])})
     plan = compile_plan("l.a <= r.a and l.a < 4", left.schema, left.schema)
