@@ -10,7 +10,7 @@ from query import data, texts
 from query.rows import planned
 from watersmeet.query import compile_plan, parse
 
-MANY = settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+MANY = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 def every_value() -> pa.RecordBatch:
@@ -59,7 +59,7 @@ def test_any_calls_are_refused_or_run_on_any_data(text):
         " + ".join(["l.a"] * 95) + " = r.a",
         " + ".join(["l.x"] * 95) + " < r.x",
         " || ".join(["l.s"] * 95) + " = r.s",
-        " or ".join(["l.a < r.a"] * 1000),
+        " or ".join(["l.a < r.a"] * 400),
         "not " * 98 + "(l.a < r.b)",
         f"l.a in ({', '.join(map(str, range(1000)))})",
         "substring(l.s, 9999999999999999999) = r.s",
@@ -81,7 +81,7 @@ def test_large_predicates_work(text):
     [
         "(" * 5000 + "l.a = r.a" + ")" * 5000,
         " + ".join(["l.a"] * 500) + " = r.a",
-        " + ".join(["l.a"] * 20_000) + " = r.a",
+        " + ".join(["l.a"] * 5_000) + " = r.a",
         "not " * 2000 + "l.flag",
         "- " * 500 + "l.a = 1",
         "interval '99999999999' days > l.span",
