@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, example, given, settings
@@ -13,6 +15,7 @@ from watersmeet.query import compile_plan, parse
 MANY = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 
 
+@functools.cache
 def every_value() -> pa.RecordBatch:
     """Each of the nasty values of each column, and a null."""
     size = max(len(pool) for _, pool in data.COLUMNS.values()) + 1
