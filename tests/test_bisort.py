@@ -140,3 +140,33 @@ def test_other_keys_go_through_the_buffer():
     for rows in range(0, 100_000, 100):
         structure.insert(index.entries(None, rng.integers(0, 1 << 20, 100), None, 100, ALONE), rows)
     assert structure._runs[1].size > 0
+
+
+@pytest.mark.parametrize("end", ["least", "greatest", "middle"])
+@pytest.mark.parametrize("bits", [0, 1, 40, *range(50, 65)])
+def test_keys_at_the_ends_of_int64_and_at_the_edge_of_a_word(end, bits):
+    """However wide the keys are, packed with their rows or not, probes that end at them find them."""
+    span = 2**bits - 1
+    base = {"least": LEAST, "greatest": GREATEST - span, "middle": -(span // 2) - 1}[end]
+    few = sorted({base, base + min(1, span), base + span // 2, base + max(0, span - 1), base + span})
+    index = BISort(buffer_rows=4, partition_rows=3)
+    structure = index.structure()
+    held: list[int] = []
+    for step in range(4):
+        keys = (few * 2)[step : step + 6]
+        structure.insert(index.entries(None, np.array(keys, np.int64), None, len(keys), ALONE), len(held))
+        held += keys
+        structure.check_invariants()
+        ends = sorted({min(max(key + by, LEAST), GREATEST) for key in few for by in (-1, 0, 1)} | {LEAST, GREATEST})
+        ranges = [(low, high) for low in ends for high in ends]
+        asked = probes(index, ranges)
+        found = {
+            (int(p), int(row))
+            for one in structure.find(asked, 0, len(ranges), None)
+            for p, row in zip(*one, strict=True)
+        }
+        expected = {(p, row) for p, (a, b) in enumerate(ranges) for row, key in enumerate(held) if a <= key <= b}
+        assert found == expected
+        assert structure.count(asked, 0, len(ranges), None) == len(expected)
+    structure.forget(7)
+    structure.check_invariants()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, example, given, settings
@@ -10,9 +12,10 @@ from query import data, texts
 from query.rows import planned
 from watersmeet.query import compile_plan, parse
 
-MANY = settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+MANY = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 
 
+@functools.cache
 def every_value() -> pa.RecordBatch:
     """Each of the nasty values of each column, and a null."""
     size = max(len(pool) for _, pool in data.COLUMNS.values()) + 1
@@ -39,6 +42,9 @@ def test_any_words_are_a_predicate_or_refused(text):
 
 @MANY
 @given(texts.calls | texts.mixed)
+@example("l.s rlike 'a{99999999999999}'")
+@example("l.s rlike '" + "(" * 500 + ")" * 500 + "'")
+@example("'a' rlike (l.s || '{99999999999999}')")
 @example("nullif(0, - l.b) <= r.a")
 @example("if(r.a > 1, least(interval '999999999' days, interval '-1' microsecond), null) = l.span")
 def test_any_calls_are_refused_or_run_on_any_data(text):
@@ -56,7 +62,7 @@ def test_any_calls_are_refused_or_run_on_any_data(text):
         " + ".join(["l.a"] * 95) + " = r.a",
         " + ".join(["l.x"] * 95) + " < r.x",
         " || ".join(["l.s"] * 95) + " = r.s",
-        " or ".join(["l.a < r.a"] * 1000),
+        " or ".join(["l.a < r.a"] * 400),
         "not " * 98 + "(l.a < r.b)",
         f"l.a in ({', '.join(map(str, range(1000)))})",
         "substring(l.s, 9999999999999999999) = r.s",
@@ -78,7 +84,7 @@ def test_large_predicates_work(text):
     [
         "(" * 5000 + "l.a = r.a" + ")" * 5000,
         " + ".join(["l.a"] * 500) + " = r.a",
-        " + ".join(["l.a"] * 20_000) + " = r.a",
+        " + ".join(["l.a"] * 5_000) + " = r.a",
         "not " * 2000 + "l.flag",
         "- " * 500 + "l.a = 1",
         "interval '99999999999' days > l.span",

@@ -281,3 +281,27 @@ def test_ticks_of_a_slice_are_those_of_its_rows(arrow, nulls, finer):
     if nulls:
         with pytest.raises(ValueError, match="null in row 3"):
             window.read(pa.record_batch({"ts": column}).slice(2), "left")
+
+
+@pytest.mark.parametrize(
+    "arrow, factor", [(pa.timestamp("s"), 10**9), (pa.date32(), 86_400 * 10**9), (pa.date64(), 10**6)], ids=str
+)
+def test_times_that_the_finer_unit_cannot_hold_are_refused(arrow, factor):
+    window = bound(within("1 second"), arrow, pa.timestamp("ns"))
+    limit = TOP // factor
+
+    def read(value):
+        width = pa.int32() if arrow == pa.date32() else pa.int64()
+        return window.read(pa.record_batch({"ts": pa.array([0, value], width).view(arrow)}), "left").tolist()
+
+    assert read(limit) == [0, limit * factor] and read(-limit) == [0, -limit * factor]
+    for value in (limit + 1, -limit - 1):
+        with pytest.raises(ValueError, match="left.*beyond int64 ns"):
+            read(value)
+
+
+def test_unsigned_times_beyond_int64_are_refused():
+    window = bound(within(1), pa.uint64())
+    assert window.read(pa.record_batch({"ts": pa.array([TOP], pa.uint64())}), "left").tolist() == [TOP]
+    with pytest.raises(ValueError, match="right.*beyond int64"):
+        window.read(pa.record_batch({"ts": pa.array([TOP + 1], pa.uint64())}), "right")

@@ -56,7 +56,7 @@ def _cast(inner: st.SearchStrategy[str], targets: str) -> st.SearchStrategy[str]
 _whole = st.sampled_from(["0", "1", "-1", "2", "13", "-16", "30", "2147483648", "-9223372036854775808"])
 _flags = _sample("flag", ["true", "false", "null"])
 _texts0 = _sample("s s k", [text for text in STRINGS if text.startswith("'")])
-_times0 = _sample("t0 t6 t9 day", [text for text in TIMES if text.startswith(("date",
+_times0 = _sample("t0 t6 t9 day d64", [text for text in TIMES if text.startswith(("date",
     "timestamp")) and "+" not in text])
 _spans0 = _sample("span", [text for text in TIMES if text.startswith("interval")])
 _NUMERIC = "tinyint int bigint decimal(38,38) decimal(76,3) decimal(3,1) double"
@@ -105,10 +105,21 @@ moments = _grown(
         _chosen(inner),
     ),
 )
+instants = _grown(
+    _sample("zs", ["timestamp '2024-01-01 00:00:00+14:00'"]),
+    lambda inner: st.one_of(
+        st.builds("({} + {})".format, inner, _spans0),
+        st.builds("date_trunc('{}', {})".format, st.sampled_from(["year", "week", "minute"]), inner),
+        _cast(_times0, "timestamp"),
+        _cast(inner, "timestamp"),
+    ),
+)
+times = _sample("tod", ["time '23:59:59'"]) | _cast(_times0, "time") | st.builds("(l.tod + {})".format, _spans0)
 spans = _grown(
     _spans0,
     lambda inner: st.one_of(
         st.builds("({} - {})".format, moments, moments),
+        st.builds("({} - {})".format, instants, instants),
         st.builds("({} {} {})".format, inner, st.sampled_from(["+", "-"]), inner),
         st.builds("({} * {})".format, inner, _sample("a b u", ["3", "-9223372036854775808"])),
         _one("abs", inner),
@@ -129,8 +140,9 @@ def _compared(family: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
 _matches = st.builds("{} {} {}".format, strings, st.sampled_from(["like", "not like", "ilike", "rlike"]), strings)
 _matches |= _one("starts_with ends_with contains", strings, strings)
 _truths = _one("isnan", numbers) | _cast(_texts0, "boolean") | _cast(numbers, "boolean")
+_families = (numbers, numbers, strings, moments, instants, times, spans)
 #: Well formed, and mostly of types that go together.
-calls = st.one_of(*(_compared(family) for family in (numbers, numbers, strings, moments, spans)), _matches, _truths)
+calls = st.one_of(*(_compared(family) for family in _families), _matches, _truths)
 
 _anything = st.sampled_from(COLUMNS) | st.sampled_from(CONSTANTS)
 #: Well formed, of any types.

@@ -16,6 +16,7 @@ from .types import BINARY, BOOL, STRING, exact
 from .vector import Vector, both, mask, text_array
 
 _LONGEST = 2**31 - 1
+_BAD_PATTERN = (re.error, OverflowError, RecursionError)  # what compiling one may end in
 
 
 def _text(node: Node, expr: Call, binary: bool = False) -> Node:
@@ -169,7 +170,7 @@ def matching(name: str) -> Builder:
         if pattern.op == "constant" and constant_value(pattern) is not None:
             try:
                 fixed = compiled(constant_value(pattern), escape)
-            except re.error as error:
+            except _BAD_PATTERN as error:
                 raise ValueError(f"on has a bad pattern in {expr}: {error}") from None
         inner, patterns = node.run, pattern.run
 
@@ -187,7 +188,7 @@ def matching(name: str) -> Builder:
                     answers.append(
                         None if text is None or form is None else bool(compiled(form, escape)(text))
                     )
-                except re.error:  # a pattern from the data may be anything
+                except _BAD_PATTERN:  # a pattern from the data may be anything
                     answers.append(None)
             known = np.array([answer is not None for answer in answers], bool)
             return np.array([bool(answer) for answer in answers], bool), both(both(valid, also), known)
