@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from watersmeet.index import BISort
 from watersmeet.index.base import TickBounds
-from watersmeet.index.bisort_kernels import PACKED, SINGLE
+from watersmeet.index.bisort_kernels import PACKED, SINGLE, forget_packed
 from watersmeet.workers import Workers
 
 LEAST, GREATEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
@@ -140,3 +140,19 @@ def test_other_keys_go_through_the_buffer():
     for rows in range(0, 100_000, 100):
         structure.insert(index.entries(None, rng.integers(0, 1 << 20, 100), None, 100, ALONE), rows)
     assert structure._runs[1].size > 0
+
+
+@pytest.mark.parametrize("gone", [0, 1, 2, 5])
+@pytest.mark.parametrize("size", [1, 3, 4, 5, 8, 9])
+def test_forgetting_takes_as_many_samples_as_there_is_room_for(size, gone):
+    """A run of one partition has none, also where all of it stays."""
+    width, shift = 4, 4
+    room = size // width if size > width else 0
+    ordered = (np.arange(size) << shift) | np.arange(size)
+    samples = np.full(8, -1)
+    left = forget_packed(shift, ordered, size, gone, width, samples[:room])
+    kept = np.arange(gone, size)
+    assert np.array_equal(ordered[:left], (kept << shift) | (kept - gone))
+    taken = min(room, left // width)
+    assert np.array_equal(samples[:taken], ordered[width - 1 : taken * width : width])
+    assert np.all(samples[taken:] == -1)

@@ -307,10 +307,14 @@ def forget(equal, ordered, rows, size, gone):
 
 @njit(nogil=True, cache=True)
 def forget_packed(shift, ordered, size, gone, width, samples):
-    """As `forget`; takes samples of what is left, of some hundred keys at a time, while these are in cache."""
+    """As `forget`; takes samples of what is left, of some hundred keys at a time, while these are in cache.
+
+    There is no room for samples where the run is a single partition.
+    """
     mask = (np.int64(1) << shift) - 1
     n = uint64(0)
     s = uint64(0)
+    room = uint64(samples.size)
     w = uint64(width)
     i = uint64(0)
     while i < uint64(size):
@@ -319,7 +323,7 @@ def forget_packed(shift, ordered, size, gone, width, samples):
             ordered[n] = value - gone
             n += uint64((value & mask) >= gone)
         i += uint64(SAMPLED)
-        while (s + uint64(1)) * w <= n:
+        while s < room and (s + uint64(1)) * w <= n:
             samples[s] = ordered[s * w + w - uint64(1)]
             s += uint64(1)
     return np.int64(n)
