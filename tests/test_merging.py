@@ -21,6 +21,7 @@ KEYS = {
 @pytest.fixture(autouse=True)
 def small_runs(monkeypatch):
     monkeypatch.setattr(merging, "SMALL", 4)
+    monkeypatch.setattr(merging, "FEW", 8)
 
 
 def filled(batches, composite, workers):
