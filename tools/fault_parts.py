@@ -77,11 +77,11 @@ PARTS: dict[str, Part] = {
     "index/sorting": Part(
         _of("index", "sorting", "batches", "base"),
         (
-            "tests/test_bisort.py", "tests/test_merging.py", "tests/test_concurrency.py",
+            "tests/test_sorting.py", "tests/test_bisort.py", "tests/test_merging.py", "tests/test_concurrency.py",
             *_each("bisort", "hash"),
         ),
     ),
-    "index/hash": Part(_of("index", "hash"), _each("hash")),
+    "index/hash": Part(_of("index", "hash"), ("tests/test_hash.py", *_each("hash"))),
     "index/trees": Part(
         _of("index", "btree", "btree_changes", "btree_kernels", "css_tree", "im_tree", "pim_tree"),
         ("tests/test_trees.py", *_each("btree", "frozen_btree", "im_tree", "pim_tree")),
@@ -92,7 +92,7 @@ PARTS: dict[str, Part] = {
     ),
     "index/others": Part(
         _of("index", "nested_loop", "adaptive"),
-        ("tests/test_adaptive.py", "tests/test_tables.py", *_each("nested_loop", "adaptive")),
+        ("tests/test_hash.py", "tests/test_adaptive.py", *_each("nested_loop", "adaptive")),
     ),
     "routing/cells": Part(_of("routing", "cells"), ON_SPARK),
     "routing/choose": Part(
