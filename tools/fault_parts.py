@@ -94,9 +94,9 @@ PARTS: dict[str, Part] = {
         _of("index", "nested_loop", "adaptive"),
         ("tests/test_hash.py", "tests/test_adaptive.py", *_each("nested_loop", "adaptive")),
     ),
-    "routing/cells": Part(_of("routing", "cells"), ON_SPARK),
+    "routing/cells": Part(_of("routing", "cells"), ("tests/test_routing.py", *ON_SPARK[2:])),
     "routing/choose": Part(
-        _of("routing", "choose", "base", "hash", "split", "single"), ON_SPARK
+        _of("routing", "choose", "base", "hash", "split", "single"), ("tests/test_routing.py", *ON_SPARK[2:])
     ),
     "spark/clock": Part(_of("spark", "clock"), ON_SPARK),
     "spark/state": Part(_of("spark", "state"), ON_SPARK),
