@@ -98,3 +98,17 @@ def test_one_key_out_of_order_is_seen_wherever_it_is(composite, wrong):
             assert batches._in_order(np.arange(n), low) and batches._all_in_order(np.arange(n), low)
             assert not batches._all_in_order(np.arange(n)[::-1].copy(), low)
             assert not batches._in_order(np.arange(n)[::-1].copy(), low)
+
+
+@pytest.mark.parametrize("size", [1, 2, 10, 63, 64, 65, 300])
+def test_groups_of_any_size_are_sorted(size):
+    random = np.random.default_rng(size)
+    major = np.repeat(random.permutation(9) - 4, random.integers(1, size + 1, 9))
+    minor = random.integers(LEAST, GREATEST, major.size)
+    minor[::3] = minor[0]
+    shuffled = random.permutation(major.size)
+    major, minor = major[shuffled] * 2**60, minor[shuffled]
+    order = sorted_rows(major, minor, ALONE)
+    assert np.array_equal(np.sort(order), np.arange(major.size))
+    expected = np.lexsort((minor, major))
+    assert np.array_equal(major[order], major[expected]) and np.array_equal(minor[order], minor[expected])

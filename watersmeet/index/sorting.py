@@ -25,6 +25,8 @@ from watersmeet.workers import Workers
 _SMALL = 1 << 15
 #: Rows below which NumPy's steps take no longer than the call of a kernel and its own.
 FEW = 1 << 10
+_LARGE_GROUP = 64  # rows, from which on NumPy's sort is worth its call
+_GAPS = (10, 4, 1)
 
 
 @njit(nogil=True, cache=True)
@@ -103,27 +105,44 @@ def _merge_orders(major, minor, a, b, out):
 
 
 @njit(nogil=True, cache=True)
-def _sort_groups(major, minor, order):
-    """`order` sorts by `major`; sort each group of equal major keys by `minor`."""
-    start = 0
+def _sort_small_groups(major, minor, order, start):
+    """From place `start` on sort each group of equal major keys by `minor`, up to the first that is large.
+
+    `order` sorts by `major`. Returns where that group begins and ends.
+    """
+    keys = np.empty(_LARGE_GROUP, np.int64)
     n = order.size
     while start < n:
         stop = start + 1
         while stop < n and major[order[stop]] == major[order[start]]:
             stop += 1
-        if stop - start > 32:
-            group = order[start:stop].copy()
-            order[start:stop] = group[np.argsort(minor[group])]
-        else:
-            for i in range(start + 1, stop):
-                row = order[i]
-                key = minor[row]
-                j = i - 1
-                while j >= start and minor[order[j]] > key:
-                    order[j + 1] = order[j]
-                    j -= 1
-                order[j + 1] = row
+        if stop - start > _LARGE_GROUP:
+            return start, stop
+        for i in range(stop - start):
+            keys[i] = minor[order[start + i]]
+        for gap in _GAPS:  # Shell's sort
+            for i in range(gap, stop - start):
+                key, row = keys[i], order[start + i]
+                j = i
+                while j >= gap and keys[j - gap] > key:
+                    keys[j], order[start + j] = keys[j - gap], order[start + j - gap]
+                    j -= gap
+                keys[j], order[start + j] = key, row
         start = stop
+    return n, n
+
+
+def _sort_groups(major: Array, minor: Array, order: Array) -> None:
+    """`order` sorts by `major`; sort each group of equal major keys by `minor`.
+
+    NumPy sorts large groups faster than a kernel can, which would also take seconds to compile.
+    """
+    stop = 0
+    while stop < order.size:
+        start, stop = _sort_small_groups(major, minor, order, stop)
+        group = order[start:stop]
+        if group.size:
+            order[start:stop] = group[np.argsort(minor[group])]
 
 
 @njit(nogil=True, cache=True)
