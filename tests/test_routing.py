@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from predicates import PREDICATES
+from predicates import PREDICATES, Predicate
 from strategies import HOWS, INT64_MAX, INT64_MIN, VALUES
 
 from watersmeet.query.parse import parse
@@ -42,12 +42,20 @@ def places_of(route, side, plan, rows, ticks):
     return placed.home.tolist(), goes
 
 
+TRIPLED = Predicate(
+    "l.x between 3 * r.x and 3 * r.x + 1",
+    lambda left, right: None not in (left["x"], right["x"]) and 3 * right["x"] <= left["x"] <= 3 * right["x"] + 1,
+    "x",
+    ordered=True,
+)
+
+
 @pytest.mark.parametrize("how", HOWS)
 @pytest.mark.parametrize("wanted", ["auto", "hash", "cells", "split", "single"])
 @settings(max_examples=3 * settings().max_examples)
 @given(data=st.data(), lefts=ROWS, rights=ROWS, cores=st.sampled_from([1, 2, 3, 7, 64]))
 def test_partners_meet(wanted, how, data, lefts, rights, cores):
-    predicate = data.draw(st.sampled_from(PREDICATES))
+    predicate = data.draw(st.sampled_from([TRIPLED, *PREDICATES]))
     plan = plan_of(predicate.sql)
     try:
         route, _ = choose_route(wanted, plan, SCHEMA, SCHEMA, how, cores)
@@ -95,6 +103,11 @@ CHOICES = [
     ("l.x < r.x", "left", 4, "split", "left"),
     ("l.x < r.x", "right", 4, "split", "right"),
     ("l.x < r.x", "full", 4, "single", None),
+    ("l.x between 3 * r.x and 3 * r.x + 1", "inner", 4, "cells", "left"),  # left tuples look for 0 or 1 keys
+    ("l.x between 3 * r.x and 3 * r.x + 1", "left", 4, "cells", "left"),
+    ("l.x between 3 * r.x and 3 * r.x + 1", "right", 4, "split", "right"),
+    ("3 * l.x between r.x and r.x + 1", "inner", 4, "cells", "right"),
+    ("3 * l.x between r.x and r.x + 1", "left", 4, "split", "left"),
     ("abs(l.x - r.x) <= r.k", "inner", 4, "split", None),
     ("abs(l.x - r.x) <= 4611686018427387904", "inner", 4, "split", None),
 ]

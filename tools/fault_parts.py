@@ -37,7 +37,8 @@ def _each(*indexes: str) -> tuple[str, ...]:
 
 
 QUERY = (
-    "tests/query/test_plan.py", "tests/query/test_functions.py", "tests/query/test_properties.py",
+    "tests/query/test_plan.py", "tests/query/test_ranges.py", "tests/query/test_functions.py",
+    "tests/query/test_properties.py",
     f"{CONTRACT}::test_every_family_of_predicates_gives_the_brute_force_answer",
 )  # fmt: skip
 WINDOWS = (
