@@ -1,10 +1,13 @@
-"""Hypothesis profiles. `ci` (the default) is repeatable; `HYPOTHESIS_PROFILE=nightly` looks much further."""
+"""Hypothesis profiles. `ci` (the default) is repeatable; `HYPOTHESIS_PROFILE=nightly` looks much further.
+
+`faults` is for tools/plant_faults.py: as `ci`, but that a test fails is all it wants to know.
+"""
 
 import os
 import sys
 from pathlib import Path
 
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 # The tests import their own modules (oracle, strategies, harness) by plain name, from any subfolder.
 sys.path.insert(0, str(Path(__file__).parent))
@@ -20,6 +23,10 @@ COMMON = {
 }
 
 settings.register_profile("ci", derandomize=True, max_examples=10, **COMMON)
+settings.register_profile(
+    "faults", derandomize=True, max_examples=10, phases=[Phase.explicit, Phase.generate], report_multiple_bugs=False,
+    **COMMON,
+)  # fmt: skip
 settings.register_profile("dev", max_examples=15, **COMMON)
 settings.register_profile("nightly", max_examples=int(os.environ.get("HYPOTHESIS_EXAMPLES", 500)), **COMMON)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))

@@ -5,7 +5,8 @@ import pyarrow as pa
 import pytest
 
 import watersmeet as wm
-from watersmeet.index.adaptive import Seen, choose
+from watersmeet.index.adaptive import Adaptive, Seen, choose
+from watersmeet.workers import ALONE
 
 
 @pytest.mark.parametrize(
@@ -78,3 +79,24 @@ def test_subwindows_of_all_kinds_are_searched_together():
         seen.add(tuple(kinds(joins[0])))
     assert {kind for one in seen for kind in one} == {"bisort", "rap_table", "wib_tree"}
     assert any(len(set(one)) > 1 for one in seen)
+
+
+def test_what_a_subwindow_has_shown():
+    """Three batches, of which the second lies above the first; probes that find two rows each; keys that moved."""
+    index = Adaptive()
+    first = index.structure()
+    first.insert(index.entries(None, np.arange(0, 10), None, 10, ALONE), 0)
+    structure = index.structure(first)
+    rows = 0
+    for keys in (np.arange(100, 110), np.arange(110, 120), np.arange(105, 115)):
+        structure.insert(index.entries(None, keys, None, 10, ALONE), rows)
+        rows += 10
+    probes = index.probes(None, (np.arange(100, 120),), (np.arange(100, 120),), None, 20, ALONE)
+    for start, stop in ((0, 5), (5, 15), (15, 20)):
+        assert structure.count(probes, start, stop, None) == sum(
+            rows.size for _, rows in structure.find(probes, start, stop, None)
+        )
+    seen = structure.seen()
+    assert (seen.rows, seen.batch_rows, seen.partners, seen.rising) == (30, 10, 30 / 20, 1 / 2)
+    middle = (105 + 115 + 110) / 3
+    assert seen.drift == pytest.approx((middle - 5) / (119 - 100))

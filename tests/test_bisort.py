@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from watersmeet.index import BISort
 from watersmeet.index.base import TickBounds
-from watersmeet.index.bisort_kernels import PACKED, SINGLE
+from watersmeet.index.bisort_kernels import PACKED, SINGLE, forget_packed
 from watersmeet.workers import Workers
 
 LEAST, GREATEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
@@ -170,3 +170,116 @@ def test_keys_at_the_ends_of_int64_and_at_the_edge_of_a_word(end, bits):
         assert structure.count(asked, 0, len(ranges), None) == len(expected)
     structure.forget(7)
     structure.check_invariants()
+
+
+@pytest.mark.parametrize("gone", [0, 1, 2, 5])
+@pytest.mark.parametrize("size", [1, 3, 4, 5, 8, 9])
+def test_forgetting_takes_as_many_samples_as_there_is_room_for(size, gone):
+    """A run of one partition has none, also where all of it stays."""
+    width, shift = 4, 4
+    room = size // width if size > width else 0
+    ordered = (np.arange(size) << shift) | np.arange(size)
+    samples = np.full(8, -1)
+    left = forget_packed(shift, ordered, size, gone, width, samples[:room])
+    kept = np.arange(gone, size)
+    assert np.array_equal(ordered[:left], (kept << shift) | (kept - gone))
+    taken = min(room, left // width)
+    assert np.array_equal(samples[:taken], ordered[width - 1 : taken * width : width])
+    assert np.all(samples[taken:] == -1)
+
+
+def around(keys):
+    """All ranges between these keys and their neighbours, as far as int64 goes."""
+    ends = sorted({key + step for key in keys for step in (-1, 0, 1) if LEAST <= key + step <= GREATEST})
+    return [(low, high) for low in ends for high in ends]
+
+
+def check(index, structure, held):
+    ranges = around([LEAST, GREATEST, *(key for key, _ in held)][:9])
+    asked = probes(index, ranges)
+    found = [pair for one in structure.find(asked, 0, len(ranges), None) for pair in zip(*one, strict=True)]
+    expected = sorted((p, row) for p, (a, b) in enumerate(ranges) for key, row in held if a <= key <= b)
+    assert sorted((int(p), int(row)) for p, row in found) == expected
+    assert structure.count(asked, 0, len(ranges), None) == len(expected)
+    structure.check_invariants()
+
+
+@pytest.mark.parametrize("rows", [2, 3, 4, 5, 8, 9, 33])
+@pytest.mark.parametrize("wider", [-1, 0, 1])
+@pytest.mark.parametrize("end", ["least", "middle", "greatest"])
+def test_keys_that_just_fit_into_a_word_with_their_row_and_keys_that_just_do_not(rows, wider, end):
+    bits = 62 - max(rows - 1, 1).bit_length()
+    span = (1 << bits) - 1 + wider
+    low = {"least": LEAST, "middle": -(span // 2), "greatest": GREATEST - span}[end]
+    keys = [low, low + span, *(low + i * (span // rows) for i in range(1, rows - 1))]
+    index = BISort(buffer_rows=0, partition_rows=4)
+    structure = index.structure()
+    held: list[tuple[int, int]] = []
+
+    def insert(some):
+        given = np.array(some, np.int64)
+        first = len(held)
+        structure.insert(index.entries(None, given, None, given.size, ALONE), first)
+        held.extend((key, first + i) for i, key in enumerate(some))
+
+    insert(keys)
+    main = structure._runs[0]
+    assert main._kind == (PACKED if wider <= 0 else SINGLE)
+    check(index, structure, held)
+    insert(keys[::-1])  # twice the rows: one bit more
+    assert main._kind == (PACKED if wider < 0 and span.bit_length() < bits else SINGLE)
+    check(index, structure, held)
+    structure.forget(rows)
+    check(index, structure, [(key, row - rows) for key, row in held if row >= rows])
+
+
+@pytest.mark.parametrize("buffer_rows", [0, 5, None])
+@pytest.mark.parametrize("composite", [False, True])
+@pytest.mark.parametrize("end", [LEAST, GREATEST])
+def test_all_keys_at_one_end_of_int64(end, composite, buffer_rows):
+    index = BISort(buffer_rows=buffer_rows, partition_rows=4)
+    structure = index.structure()
+    step = 1 if end == LEAST else -1
+    keys = [end, end, end + step, end, end + 2 * step, end, end + 9 * step] * 5
+    equal = np.full(7, end) if composite else None
+    for first in range(0, 35, 7):
+        given = np.array(keys[first : first + 7])
+        structure.insert(index.entries(equal, given, None, 7, ALONE), first)
+        structure.check_invariants()
+    ranges = around([LEAST, GREATEST, end + 2 * step])
+    lows, highs = np.array(ranges, np.int64).T.copy()
+    of_probe = np.full(len(ranges), end) if composite else None
+    asked = index.probes(of_probe, (lows,), (highs,), None, len(ranges), ALONE)
+    found = [pair for one in structure.find(asked, 0, len(ranges), None) for pair in zip(*one, strict=True)]
+    expected = sorted((p, row) for p, (a, b) in enumerate(ranges) for row, key in enumerate(keys) if a <= key <= b)
+    assert sorted((int(p), int(row)) for p, row in found) == expected
+    assert structure.count(asked, 0, len(ranges), None) == len(expected)
+
+
+@pytest.mark.parametrize("composite", [False, True])
+@pytest.mark.parametrize("wide", [False, True])
+def test_a_sealed_structure_answers_as_before_and_so_does_one_made_of_its_arrays(wide, composite):
+    random = np.random.default_rng(4)
+    index = BISort(partition_rows=4)
+    structure = index.structure()
+    for first in range(0, 300, 60):
+        keys = random.integers(LEAST if wide else 0, GREATEST if wide else 50, 60)
+        equal = random.integers(0, 5, 60) if composite else None
+        structure.insert(index.entries(equal, keys, None, 60, ALONE), first)
+    lows = random.integers(LEAST if wide else 0, GREATEST // 2 if wide else 50, 40)
+    asked = index.probes(
+        random.integers(0, 5, 40) if composite else None, (lows,), (lows + (GREATEST // 2 if wide else 9),), None, 40,
+        ALONE,
+    )  # fmt: skip
+
+    def answer(one):
+        pairs = [pair for portion in one.find(asked, 0, 40, None) for pair in zip(*portion, strict=True)]
+        assert one.count(asked, 0, 40, None) == len(pairs)
+        one.check_invariants()
+        return sorted((int(p), int(row)) for p, row in pairs)
+
+    before = answer(structure)
+    structure.seal()
+    assert structure._runs[0].ordered.size == 300 + 8 and structure._runs[1].size == 0
+    assert answer(structure) == before and len(before) > 40
+    assert answer(index.adopt(structure.sealed())) == before

@@ -21,6 +21,7 @@ KEYS = {
 @pytest.fixture(autouse=True)
 def small_runs(monkeypatch):
     monkeypatch.setattr(merging, "SMALL", 4)
+    monkeypatch.setattr(merging, "FEW", 8)
 
 
 def filled(batches, composite, workers):
@@ -63,6 +64,25 @@ def test_batches_that_fall_into_one_part(where, rows):
     structure = filled([run, batch], False, workers)
     workers.close()
     assert np.array_equal(structure.entries().ordered, np.sort(np.concatenate([run, batch])))
+
+
+@pytest.mark.parametrize("composite", [False, True])
+@pytest.mark.parametrize("width", [2**20, 2**62])
+@pytest.mark.parametrize("sizes", [(3000, 700, 1), (200, 3000, 40), (1000, 1000, 1000)])
+def test_large_runs_are_merged_by_several_threads(sizes, width, composite, monkeypatch):
+    """Parts of hundreds of keys, which move by many places; rows stay with their keys."""
+    monkeypatch.setattr(merging, "SMALL", 100)
+    random = np.random.default_rng(sum(sizes))
+    batches = [random.integers(-width, width, size) for size in sizes]
+    workers = Workers(4)
+    one, many = filled(batches, composite, ALONE), filled(batches, composite, workers)
+    workers.close()
+    keys = np.concatenate(batches)
+    for structure in (one, many):
+        entries = structure.entries()
+        assert np.array_equal(entries.ordered, keys[entries.rows])
+        assert np.array_equal(entries.ordered, np.sort(keys))
+        assert np.array_equal(np.sort(entries.rows), np.arange(keys.size))
 
 
 @pytest.mark.parametrize("index", [index.name for index in INDEXES if index.needs == "order"])

@@ -121,3 +121,22 @@ def test_a_small_stream_takes_little_memory():
     columns = [np.arange(10, dtype=np.int64)] * 3
     rows.append(np.array([c.ctypes.data for c in columns]), 10)
     assert sum(slab.memory.nbytes for _, slab in rows._slabs) <= 24 * 1024
+
+
+@pytest.mark.parametrize("offset", [-1, 0, 1])
+@pytest.mark.parametrize("together", [1, 3])
+def test_a_single_row_keeps_its_slab(offset, together):
+    """The last of a block, the first, the second: they stay what they were while what is let go of is used again."""
+    schema = pa.schema([SCHEMA.field(name) for name in "ab"])
+    payload = Payload(schema, ALONE, by_row=True)
+    kept: list[int] = []
+    for step in range(24):
+        first = payload.end
+        payload.append(batch(first, 1024 * together, "", schema))
+        kept += [p + offset for p in range(first + 1024, payload.end, 1024)] + [payload.end - 1]
+        kept = kept[len(kept) // 2 :: 2] if step % 6 == 5 else kept
+        positions = np.unique(np.array(kept, np.int64))
+        payload.retain([(int(p), int(p) + 1) for p in positions])
+        a, b = payload.take(positions)
+        assert a.to_pylist() == positions.tolist()
+        assert b.to_pylist() == (positions / 2).tolist()

@@ -324,3 +324,11 @@ def test_all_tuples_of_a_key_are_in_one_leaf():
     structure.check_invariants()
     _, leasts, greatests = structure._leaves.histograms()
     assert len(leasts) == 20 and np.array_equal(leasts, greatests)
+
+
+def test_a_table_without_rows_is_divided_as_well_as_can_be():
+    index = RaPTable(4)
+    structure = index.structure()
+    assert structure.partition_error() == 0.0
+    insert(index, structure, [], 0)
+    assert structure.partition_error() == 0.0

@@ -246,3 +246,26 @@ def test_parameters_out_of_range_are_named(make, words):
 def test_parameters_of_the_wrong_type_are_named(make):
     with pytest.raises(TypeError, match="fan_out|merge_ratio|insertion_depth"):
         make()
+
+
+def test_a_sealed_tree_gives_back_its_spare_room():
+    before = Model(BTree(fan_out=4))
+    before.insert(list(range(3000)))
+    model = Model(BTree(fan_out=4))
+    model.structure = model.index.structure(before.structure)
+    model.insert(list(range(300)))
+    room = model.structure._trees._nodes.keys.size
+    assert room > 3000
+    model.structure.seal()
+    assert model.structure._trees._nodes.keys.size < room / 4
+    model.probe([(LEAST, GREATEST)])
+
+
+def test_a_sealed_frozen_tree_is_read_only_and_smaller():
+    trees = {index: Model(index) for index in (BTree(fan_out=8), FrozenBTree(fan_out=8))}
+    for model in trees.values():
+        model.insert(list(range(2000)))
+        model.structure.seal()
+    kept, frozen = (model.structure for model in trees.values())
+    assert kept._frozen is None and frozen._frozen is not None
+    assert frozen.nbytes() < kept.nbytes()

@@ -24,6 +24,7 @@ import pyarrow as pa
 
 import watersmeet as wm
 from watersmeet.index import INDEXES, Adaptive, Index
+from watersmeet.index.merging import shift_keys
 from watersmeet.query.parse import parse
 from watersmeet.query.plan import compile_plan
 from watersmeet.routing.base import hashed
@@ -146,6 +147,8 @@ def large() -> None:
         for on in ("abs(l.x - r.x) <= 1", "l.k = r.k", "l.k = r.k and l.x < r.x"):
             with wm.StreamJoin(on, wm.last(rows.num_rows), output="count", threads=2) as join:
                 join.push(left=rows.slice(0, 1000), right=rows)
+    for dtype in (np.int64, np.int32):  # a run that several threads merge is larger than these
+        shift_keys(np.zeros(ROWS, dtype), ROWS // 2, ROWS // 2)
     hashed(rows["k"].to_numpy(), 2)
     plan = compile_plan(parse("abs(l.x - r.x) <= 1"), rows.schema, rows.schema)
     route, _ = choose_route("cells", plan, rows.schema, rows.schema, "inner", 2)

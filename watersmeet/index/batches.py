@@ -18,7 +18,7 @@ import numpy as np
 from numba import njit
 
 from watersmeet.index.base import Array, live_rows
-from watersmeet.index.sorting import sorted_rows, taken
+from watersmeet.index.sorting import FEW, sorted_rows, taken
 from watersmeet.workers import Workers
 
 _NONE = np.zeros(0, np.int64)
@@ -111,8 +111,17 @@ def _known_orders(entries: Entries | None) -> Iterator[Array]:
         yield entries.rows[::-1]
 
 
+def _in_order(equal: Array, low: Array) -> bool:
+    if low.size >= FEW:
+        return _all_in_order(equal, low)
+    ascends = low[:-1] <= low[1:]
+    if equal.size:
+        ascends = (equal[:-1] < equal[1:]) | ((equal[:-1] == equal[1:]) & ascends)
+    return bool(ascends.all())
+
+
 @njit(nogil=True, cache=True)
-def _in_order(equal, low):
+def _all_in_order(equal, low):
     begin = 1
     while begin < low.size:
         end = min(begin + _LOOKED_AT, low.size)

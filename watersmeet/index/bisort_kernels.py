@@ -99,69 +99,45 @@ def range_end(kind, equal, ordered, j, end, e, key):
 
 @njit(forceinline=True)
 def _search(
-    kind, width, code, equal, ordered, rows, size, s_equal, s_ordered, levels, top, at, p_equal, lows, first, count,
-    starts,
+    kind, width, code, equal, ordered, rows, s_equal, s_ordered, levels, top, at, p_equal, lows, first, count, starts,
 ):  # fmt: skip
     """starts[i] becomes the first place in the run that is not below the sorted probe first + i.
 
     `levels` has where each level of samples begins and how many it holds; `top` is the level to walk (0: the run
-    itself), `at` where the walk stands. Returns where it stands in the end.
+    itself), `at` where the walk stands. Returns where it stands in the end. Behind every level are sentinels, which
+    are below nothing: no search goes on beyond them.
 
     All probes go down a level before any goes down the next, and each asks for the partition it will look into there:
-    misses, but many of them are under way at once. In the run it asks for the next partition as well, where its range
-    may go on. Where rows lie apart the last pass also reads one of each partition, to have that line at hand when pairs
-    are written out.
+    misses, but many of them are under way at once. It asks for the next partition as well, where its range may go on.
+    Where rows lie apart the last pass also reads one of each partition, to have that line at hand when pairs are
+    written out.
     """
-    n = uint64(size)
     w = uint64(width)
     last = uint64(width - 1)
     e = np.int64(0)
-    begin = uint64(levels[top, 0])
-    top_size = uint64(levels[top, 1])
-    below = uint64(levels[max(top - 1, 0), 0])
-    for i in range(count):
-        low = _from(kind, code, lows[first + i])
-        if kind == COMPOSITE:
-            e = p_equal[first + i]
-        if top == 0:
-            while at < n and _below(kind, equal, ordered, at + last, e, low):
-                at += w
-            starts[i] = at
-        else:
-            while at < top_size and _below(kind, s_equal, s_ordered, begin + at + last, e, low):
-                at += w
-            s = at + _count_below(kind, width, s_equal, s_ordered, begin + at, e, low)
-            starts[i] = s
-            if top == 1:
-                prefetch(ordered, s * w)
-                prefetch(ordered, s * w + w)
-            else:
-                prefetch(s_ordered, below + s * w)
-    for level in range(top - 1, 0, -1):
-        begin, of_level, below = uint64(levels[level, 0]), uint64(levels[level, 1]), uint64(levels[level - 1, 0])
+    touched = np.int32(0)
+    for level in range(top, -1, -1):  # one loop for all levels: what is written once is compiled once
+        above = level > 0
+        of_equal, of_ordered = (s_equal, s_ordered) if above else (equal, ordered)
+        begin, n = uint64(levels[level, 0]), uint64(levels[level, 1])
+        next_ordered, below = (s_ordered, uint64(levels[level - 1, 0])) if level > 1 else (ordered, uint64(0))
         for i in range(count):
             low = _from(kind, code, lows[first + i])
             if kind == COMPOSITE:
                 e = p_equal[first + i]
-            s = min(uint64(starts[i]) * w, of_level)
-            s += _count_below(kind, width, s_equal, s_ordered, begin + s, e, low)
-            starts[i] = s
-            if level == 1:
-                prefetch(ordered, s * w)
-                prefetch(ordered, s * w + w)
+            if level == top:
+                while at < n and _below(kind, of_equal, of_ordered, begin + at + last, e, low):
+                    at += w
+                s = at
             else:
-                prefetch(s_ordered, below + s * w)
-    touched = np.int32(0)
-    for i in range(count):
-        low = _from(kind, code, lows[first + i])
-        if kind == COMPOSITE:
-            e = p_equal[first + i]
-        s = uint64(starts[i])
-        if top > 0:
-            s = min(s * w, n)
-        if kind != PACKED:
-            touched ^= rows[s]
-        starts[i] = min(s + _count_below(kind, width, equal, ordered, s, e, low), n)
+                s = uint64(starts[i]) * w
+            if kind != PACKED and not above:
+                touched ^= rows[s]
+            s += _count_below(kind, width, of_equal, of_ordered, begin + s, e, low)
+            starts[i] = s
+            if above:
+                prefetch(next_ordered, below + s * w)
+                prefetch(next_ordered, below + s * w + w)
     starts[count] = touched  # so that the reads are not optimised away
     return at
 
@@ -192,8 +168,8 @@ def find_kernel(kind: int, width: int, mode: int):
         while first < stop:
             count = min(CHUNK, stop - first)
             after = _search(
-                kind, width or given_width, code, equal, ordered, rows, size, s_equal, s_ordered, levels, top, at,
-                p_equal, lows, first, count, starts,
+                kind, width or given_width, code, equal, ordered, rows, s_equal, s_ordered, levels, top, at, p_equal,
+                lows, first, count, starts,
             )  # fmt: skip
             for i in range(count):
                 p = probe_rows[first + i]
@@ -270,8 +246,8 @@ def count_kernel(kind: int, width: int):
         while first < stop:
             probes = min(CHUNK, stop - first)
             at = _search(
-                kind, width or given_width, code, equal, ordered, rows, size, s_equal, s_ordered, levels, top, at,
-                p_equal, lows, first, probes, starts,
+                kind, width or given_width, code, equal, ordered, rows, s_equal, s_ordered, levels, top, at, p_equal,
+                lows, first, probes, starts,
             )  # fmt: skip
             for i in range(probes):
                 key = _to(kind, code, highs[first + i])
@@ -307,10 +283,14 @@ def forget(equal, ordered, rows, size, gone):
 
 @njit(nogil=True, cache=True)
 def forget_packed(shift, ordered, size, gone, width, samples):
-    """As `forget`; takes samples of what is left, of some hundred keys at a time, while these are in cache."""
+    """As `forget`; takes samples of what is left, of some hundred keys at a time, while these are in cache.
+
+    There is no room for samples where the run is a single partition.
+    """
     mask = (np.int64(1) << shift) - 1
     n = uint64(0)
     s = uint64(0)
+    room = uint64(samples.size)
     w = uint64(width)
     i = uint64(0)
     while i < uint64(size):
@@ -319,7 +299,7 @@ def forget_packed(shift, ordered, size, gone, width, samples):
             ordered[n] = value - gone
             n += uint64((value & mask) >= gone)
         i += uint64(SAMPLED)
-        while (s + uint64(1)) * w <= n:
+        while s < room and (s + uint64(1)) * w <= n:
             samples[s] = ordered[s * w + w - uint64(1)]
             s += uint64(1)
     return np.int64(n)

@@ -30,6 +30,8 @@ from watersmeet.workers import Workers
 
 #: Keys that a part for another thread has at least.
 SMALL = 1 << 19
+#: Keys that NumPy puts into an empty run as fast as a kernel, which then need not be compiled or loaded for them.
+FEW = 1 << 12
 
 Code = tuple[int, int, int]
 Keys = tuple[Array, Array, Array]  # equal (empty where there is one key), ordered, rows (empty where packed)
@@ -49,6 +51,9 @@ def merge(
 
     The run must have room. O(size).
     """
+    if size == 0 and batch[1].size < FEW:
+        _fill(kind, code, run, batch, first_row, level)
+        return
     kernel = merge_kernel(kind)
     if workers.threads == 1 or size < SMALL:
         kernel(code, *run, size, *batch, first_row, 0, *level)
@@ -64,7 +69,10 @@ def merge(
     def merge_part(part: _Part) -> None:
         rest, saved = _cut(run, part.rest), part.rest - part.begin
         new = _cut(batch, part.within, part.until)
-        kernel(code, *rest, part.end - part.rest, *new, first_row, part.within, *NO_LEVEL)
+        left = kernel(code, *rest, part.end - part.rest, *new, first_row, part.within, *NO_LEVEL)
+        for array in rest:
+            if array.size:
+                shift_keys(array, left, part.within)
         place = _cut(run, part.begin + part.before)
         for array, keys in zip(place, part.saved, strict=True):
             array[: keys.size] = keys
@@ -72,6 +80,20 @@ def merge(
         level.take(*run[:2], part.begin + part.before, part.end + part.until)
 
     workers.map(merge_part, [part_of(*span) for span in workers.parts(size, SMALL, each=1)])
+
+
+def _fill(kind: int, code: Code, run: Keys, batch: Keys, first_row: int, level: Level) -> None:
+    """Put a batch into an empty run."""
+    equal, ordered, rows = run
+    n = batch[1].size
+    numbers = batch[2] + np.int64(first_row)
+    if kind == PACKED:
+        ordered[:n] = ((batch[1] - np.int64(code[0])) << np.int64(code[2])) | numbers
+    else:
+        ordered[:n], rows[:n] = batch[1], numbers
+    if kind == COMPOSITE:
+        equal[:n] = batch[0]
+    level.take(equal, ordered, 0, n)
 
 
 @dataclass(frozen=True)
@@ -125,6 +147,19 @@ def _move_eight(array, at, by):
     array[at + uint64(4)], array[at + uint64(5)], array[at + uint64(6)], array[at + uint64(7)] = e, f, g, h
 
 
+@njit(nogil=True, cache=True)
+def shift_keys(array, size, by):
+    """The first `size` of an array to `by` places further on, from the back."""
+    i = uint64(size)
+    by = uint64(by)
+    while i >= uint64(8):
+        i -= uint64(8)
+        _move_eight(array, i, by)
+    while i > uint64(0):
+        i -= uint64(1)
+        array[i + by] = array[i]
+
+
 @njit(inline="always")
 def _move_keys(kind, equal, ordered, rows, at, by):
     if kind == COMPOSITE:
@@ -154,6 +189,8 @@ def merge_kernel(kind: int):
         first_sample, samples,
     ):  # fmt: skip
         """Merge a sorted batch into the first `size` keys, in place, from the back, and all `further` places on.
+
+        Returns how many keys are where they were, since none of the batch comes in before them.
 
         Keys are moved eight at a time. Of the eight in which a batch's key finds its place all are moved, too, and
         those that should have stayed are moved again later: they lie where keys of the batch are still to come, and a
@@ -199,13 +236,7 @@ def merge_kernel(kind: int):
                 rows[i + to_come] = row
             if s * w > i + to_come + uint64(SAMPLED):
                 s = _sample(kind, w, equal, ordered, s_equal, s_ordered, s, max(least, (i + to_come) // w))
-        if to_come > uint64(0):
-            while i >= eight:
-                i -= eight
-                _move_keys(kind, equal, ordered, rows, i, to_come)
-            while i > uint64(0):
-                i -= one
-                _move_key(kind, equal, ordered, rows, i, to_come)
         _sample(kind, w, equal, ordered, s_equal, s_ordered, s, least)
+        return np.int64(i)
 
     return merge

@@ -8,7 +8,8 @@ vector registers. So where the keys of a batch span few enough bits, key and row
 and sorted as values; the row numbers come back out of the low bits. Ids, prices in cents and times within a batch
 all fit. Keys that span more (hashes, floats) take argsort.
 
-Large batches are sorted in parts by several threads and the parts merged.
+Large batches are sorted in parts by several threads and the parts merged. For small ones NumPy does what kernels do for
+others: as fast, and a stream of small batches compiles less before its first result.
 """
 
 from __future__ import annotations
@@ -22,6 +23,10 @@ from watersmeet.workers import Workers
 
 #: Rows that a part for another thread has at least.
 _SMALL = 1 << 15
+#: Rows below which NumPy's steps take no longer than the call of a kernel and its own.
+FEW = 1 << 10
+_LARGE_GROUP = 64  # rows, from which on NumPy's sort is worth its call
+_GAPS = (10, 4, 1)
 
 
 @njit(nogil=True, cache=True)
@@ -100,27 +105,44 @@ def _merge_orders(major, minor, a, b, out):
 
 
 @njit(nogil=True, cache=True)
-def _sort_groups(major, minor, order):
-    """`order` sorts by `major`; sort each group of equal major keys by `minor`."""
-    start = 0
+def _sort_small_groups(major, minor, order, start):
+    """From place `start` on sort each group of equal major keys by `minor`, up to the first that is large.
+
+    `order` sorts by `major`. Returns where that group begins and ends.
+    """
+    keys = np.empty(_LARGE_GROUP, np.int64)
     n = order.size
     while start < n:
         stop = start + 1
         while stop < n and major[order[stop]] == major[order[start]]:
             stop += 1
-        if stop - start > 32:
-            group = order[start:stop].copy()
-            order[start:stop] = group[np.argsort(minor[group])]
-        else:
-            for i in range(start + 1, stop):
-                row = order[i]
-                key = minor[row]
-                j = i - 1
-                while j >= start and minor[order[j]] > key:
-                    order[j + 1] = order[j]
-                    j -= 1
-                order[j + 1] = row
+        if stop - start > _LARGE_GROUP:
+            return start, stop
+        for i in range(stop - start):
+            keys[i] = minor[order[start + i]]
+        for gap in _GAPS:  # Shell's sort
+            for i in range(gap, stop - start):
+                key, row = keys[i], order[start + i]
+                j = i
+                while j >= gap and keys[j - gap] > key:
+                    keys[j], order[start + j] = keys[j - gap], order[start + j - gap]
+                    j -= gap
+                keys[j], order[start + j] = key, row
         start = stop
+    return n, n
+
+
+def _sort_groups(major: Array, minor: Array, order: Array) -> None:
+    """`order` sorts by `major`; sort each group of equal major keys by `minor`.
+
+    NumPy sorts large groups faster than a kernel can, which would also take seconds to compile.
+    """
+    stop = 0
+    while stop < order.size:
+        start, stop = _sort_small_groups(major, minor, order, stop)
+        group = order[start:stop]
+        if group.size:
+            order[start:stop] = group[np.argsort(minor[group])]
 
 
 @njit(nogil=True, cache=True)
@@ -131,6 +153,8 @@ def _take(values, rows, out):
 
 def taken(values: Array, rows: Array, workers: Workers) -> Array:
     """values[rows] for row numbers that are int32, which NumPy would first widen."""
+    if rows.size < FEW:
+        return values[rows]
     out = room(rows.size, np.int64)
 
     def take(part: tuple[int, int]) -> None:
@@ -155,6 +179,10 @@ def _bits(low: int, high: int) -> int:
     return (int(high) - int(low)).bit_length()
 
 
+def _ends(keys: Array) -> tuple[int, int]:
+    return (keys.min(), keys.max()) if keys.size < FEW else _span(keys)
+
+
 def sorted_rows(major: Array | None, minor: Array, workers: Workers) -> Array:
     """Row numbers (int32) that put the batch in order of (major, minor), or of minor alone. O(n log n)."""
     n = minor.size
@@ -163,14 +191,21 @@ def sorted_rows(major: Array | None, minor: Array, workers: Workers) -> Array:
         rows[:] = range(n)
         return rows
     row_bits = (n - 1).bit_length()
-    low, high = _span(minor)
+    low, high = _ends(minor)
     minor_bits = _bits(low, high)
     parts = workers.parts(n, _SMALL, each=1)
     major_low = major_bits = 0
     if major is not None:
-        major_low, major_high = _span(major)
+        major_low, major_high = _ends(major)
         major_bits = _bits(major_low, major_high)
     if major_bits + minor_bits + row_bits <= 63:
+        if n < FEW:
+            few = ((minor - low) << row_bits) | np.arange(n)
+            if major is not None:
+                few |= (major - major_low) << (minor_bits + row_bits)
+            few.sort()
+            rows[:] = few & ((1 << row_bits) - 1)
+            return rows
         packed = room(n, np.int64)
 
         def sort_packed(part: tuple[int, int]) -> Array:
