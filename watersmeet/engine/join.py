@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from watersmeet.engine import show
 from watersmeet.engine.arrivals import Clock, Collected, Reached
+from watersmeet.engine.calls import Calls
 from watersmeet.engine.choose import check_index, plan_and_index
 from watersmeet.engine.core import JoinCore
 from watersmeet.engine.explain import batches_text, chosen_lines
@@ -35,9 +36,7 @@ from watersmeet.engine.results import (
     rows_schema,
 )
 from watersmeet.engine.sizes import Sizes
-from watersmeet.engine.turns import Turns
 from watersmeet.index import Index
-from watersmeet.interrupts import uninterrupted
 from watersmeet.parameters import MOST_THREADS, one_of, whole, whole_or_none
 from watersmeet.query.durations import duration
 from watersmeet.query.expr import Expr
@@ -144,8 +143,7 @@ class StreamJoin(Generic[Answer]):
         self._workers = Workers(threads)
         self._metrics = Metrics()
         self._closed = False
-        self._turns = Turns()
-        self._half_done: str | None = None  # a call that could not be undone
+        self._calls = Calls(self._saved)
         self._schemas: dict[Side, pa.Schema | None] = {"left": None, "right": None}
         self._held: list[tuple[Side, pa.RecordBatch | Reached]] = []  # pushes before both schemas are known
         self._late = {side: LateRows(keep_late) for side in SIDES}
@@ -247,7 +245,7 @@ class StreamJoin(Generic[Answer]):
     @property
     def metrics(self) -> Metrics:
         """Rows in, out, late and stored, bytes, watermark, time per step."""
-        with self._turns.of("metrics"):
+        with self._calls.turn("metrics"):
             return self._measured()
 
     def _measured(self) -> Metrics:
@@ -276,7 +274,7 @@ class StreamJoin(Generic[Answer]):
             side = "left"
         one_of("side", side, SIDES)
         schema = self._schemas[side]  # type: ignore[index]
-        with self._turns.of("take_late"):
+        with self._calls.turn("take_late"):
             return empty_table(None) if schema is None else self._late[side].take(schema)  # type: ignore[index]
 
     def __repr__(self) -> str:
@@ -322,26 +320,12 @@ class StreamJoin(Generic[Answer]):
     def _check_open(self, call: str) -> None:
         if self._closed:
             raise ValueError(f"{call} after close(): the streams have ended; make a new StreamJoin")
-        if self._half_done is not None:
-            raise RuntimeError(
-                f"{call} after a {self._half_done} that failed in the middle and could not be undone, so that results "
-                f"might be wrong; make a new StreamJoin and push the last window again"
-            )
 
     @contextmanager
     def _whole(self, call: str) -> Iterator[None]:
-        """A turn whose work is done as a whole, or not at all."""
-        with self._turns.of(call):
+        with self._calls.whole(call):
             self._check_open(call)
-            undo = self._saved()
-            try:
-                self._half_done = call
-                yield
-                self._half_done = None
-            except BaseException:
-                with uninterrupted():
-                    undo()
-                raise
+            yield
 
     def _saved(self) -> Callable[[], None]:
         """What undoes all that follows. Cheap to make; only undoing may cost as much as the window is large."""

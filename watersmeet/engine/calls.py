@@ -1,0 +1,52 @@
+"""Calls on a join: one at a time, each done as a whole or not at all.
+
+Threads may share a join: their calls take turns, in the order in which they get them. A caller that comes back in the
+middle of its own call (from a signal handler, say) would meet a join that is half changed, so it is refused.
+
+A call that fails, for whatever reason and at whatever point, is undone: the join tells how before anything changes.
+Should that fail, too, nobody knows what the join holds, and every later call is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import RLock
+from typing import Any
+
+from watersmeet.interrupts import uninterrupted
+
+
+class Calls:
+    """save: gives what undoes all that follows."""
+
+    def __init__(self, save: Callable[[], Callable[[], None]]):
+        self._save = save
+        self._lock: Any = RLock()  # which knows its owner, though typeshed does not know that it does
+        self._half_done: str | None = None  # a call that could not be undone
+
+    def turn(self, call: str) -> Any:
+        """For a `with`. The lock itself, so that nothing can come between taking and holding it."""
+        if self._lock._is_owned():
+            raise RuntimeError(f"{call} was called from within another call of the same join; call it afterwards")
+        return self._lock
+
+    @contextmanager
+    def whole(self, call: str) -> Iterator[None]:
+        """A turn that changes the join."""
+        with self.turn(call):
+            if self._half_done is not None:
+                raise RuntimeError(
+                    f"{call} after a {self._half_done} that failed in the middle and could not be undone, so that "
+                    f"results might be wrong; make a new StreamJoin and push the last window again"
+                )
+            undo = self._save()
+            try:
+                self._half_done = call
+                yield
+                self._half_done = None
+            except BaseException:
+                with uninterrupted():
+                    undo()
+                    self._half_done = None
+                raise
