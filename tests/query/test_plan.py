@@ -204,6 +204,23 @@ def test_a_slice_of_any_column_is_keyed_by_its_own_rows(name):
             assert (planned(plan, left, right, by_left) == expected).all(), text
 
 
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_every_moment_has_a_day_and_a_year(unit):
+    """Also those near the ends of int64, far beyond what Python or Spark call a date."""
+    counts = [data.BOTTOM, data.BOTTOM + 1, -1, 0, data.TOP - 1, data.TOP]
+    batch = pa.record_batch({"t": data.array(pa.timestamp(unit), counts)})
+    day = 86_400 * {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[unit]
+    same_day = [[a // day == b // day for b in counts] for a in counts]
+    for text in ["to_date(l.t) = to_date(r.t)", "datediff(l.t, r.t) = 0", "cast(l.t as date) <=> cast(r.t as date)"]:
+        plan = compile_plan(text, batch.schema, batch.schema)
+        for by_left in (True, False):
+            assert planned(plan, batch, batch, by_left).tolist() == same_day, text
+    for text in ["year(l.t) = year(r.t)", "date_trunc('year', l.t) = date_trunc('year', r.t)"]:
+        plan = compile_plan(text, batch.schema, batch.schema)
+        found = planned(plan, batch, batch, True)
+        assert found.diagonal().all() and not found[0, -1], text
+
+
 def test_a_null_key_or_a_failed_filter_is_not_live():
     left = pa.record_batch({"a": pa.array([1, None, 3, 4])})
     plan = compile_plan("l.a <= r.a and l.a < 4", left.schema, left.schema)
