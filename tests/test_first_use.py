@@ -4,6 +4,7 @@ Seconds are of CPU: other tests may be running beside these.
 """
 
 import json
+import os
 import subprocess
 import sys
 
@@ -30,8 +31,9 @@ print(json.dumps({"seconds": seconds, "found": found}))
 """
 
 
-def in_new_process(code):
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+def in_new_process(code, **environment):
+    environment = os.environ | environment
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
     return json.loads(done.stdout.splitlines()[-1])
 
 
@@ -58,6 +60,26 @@ def test_importing_takes_less_than_a_second_and_nothing_heavy():
 def test_the_first_push_with_cached_kernels_takes_less_than_a_second(on, how):
     run = within_a_second(FIRST_PUSH.replace("ON", repr(on)).replace("HOW", repr(how)))
     assert run["found"] == 3
+
+
+COMPILED = """
+from watersmeet.warm import dispatchers
+names = [one.py_func.__module__ + "." + one.__name__ for one in dispatchers() if one.signatures]
+print(json.dumps({"seconds": seconds, "found": found, "names": sorted(names)}))
+"""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("window", ["wm.within(5)", "wm.last(5)"])
+@pytest.mark.parametrize("on", ["l.k = r.k", "abs(l.k - r.k) <= 0", "l.k = r.k and abs(l.ts - r.ts) <= 5"])
+def test_the_first_push_of_a_new_install_compiles_little(on, window, tmp_path):
+    """Nothing that only large batches and full runs need."""
+    code = FIRST_PUSH.replace("ON", repr(on)).replace("HOW", repr("inner")).replace("wm.within(5)", window) + COMPILED
+    run = in_new_process(code, NUMBA_CACHE_DIR=str(tmp_path))
+    assert run["found"] == 3
+    assert not [name for name in run["names"] if ".sorting." in name or ".merging." in name or ".batches." in name]
+    assert len(run["names"]) <= 13
+    assert run["seconds"] < 6
 
 
 def test_the_engine_runs_without_sqlglot_when_the_predicate_is_given_as_objects():

@@ -78,6 +78,7 @@ def test_probes_are_in_order_whatever_the_order_of_their_batch(composite, data):
         found = index.probes(equal, (low,), (low + 4,), None, keys.size, ALONE, entries)
         ((of_equal, of_low, of_high, rows),) = found.bands
         assert sorted(rows) == list(range(keys.size))
+        assert rows.flags.c_contiguous, "kernels would be compiled once more for rows that are not"
         assert np.array_equal(of_low, low[rows]) and np.array_equal(of_high, low[rows] + 4)
         ranks = of_low if equal is None else list(zip(equal[rows], of_low, strict=True))
         assert list(ranks) == sorted(ranks)

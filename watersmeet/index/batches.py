@@ -108,7 +108,7 @@ def _known_orders(entries: Entries | None) -> Iterator[Array]:
     """Orders that cost nothing and often are the right one: that of the batch's own keys, up or down."""
     if entries is not None:
         yield entries.rows
-        yield entries.rows[::-1]
+        yield np.ascontiguousarray(entries.rows[::-1])
 
 
 def _in_order(equal: Array, low: Array) -> bool:
