@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from predicates import PREDICATES, Predicate
 from strategies import HOWS, INT64_MAX, INT64_MIN, VALUES
@@ -52,7 +52,6 @@ TRIPLED = Predicate(
 
 @pytest.mark.parametrize("how", HOWS)
 @pytest.mark.parametrize("wanted", ["auto", "hash", "cells", "split", "single"])
-@settings(max_examples=3 * settings().max_examples)
 @given(data=st.data(), lefts=ROWS, rights=ROWS, cores=st.sampled_from([1, 2, 3, 7, 64]))
 def test_partners_meet(wanted, how, data, lefts, rights, cores):
     predicate = data.draw(st.sampled_from([TRIPLED, *PREDICATES]))

@@ -91,17 +91,19 @@ def append(keys, rows, headers, used, capacity, heads, batch_keys, batch_rows, f
 
 @njit(nogil=True, cache=True)
 def compact(keys, rows, headers, to_keys, to_rows):
-    """Move all tuples, partitions from left to right, without a gap."""
-    at = 0
+    """Move all tuples, partitions from left to right, without a gap. (Slices would take seconds to compile.)"""
+    at = uint64(0)
     head = np.int64(0)
     while head >= 0:
         entry = head
         while entry >= 0:
             h = uint64(entry) * COLUMNS
-            begin = headers[h + BEGIN]
-            count = headers[h + COUNT]
-            to_keys[at : at + count] = keys[begin : begin + count]
-            to_rows[at : at + count] = rows[begin : begin + count]
+            begin = uint64(headers[h + BEGIN])
+            count = uint64(headers[h + COUNT])
+            for i in range(count):
+                to_keys[at + i] = keys[begin + i]
+            for i in range(count):
+                to_rows[at + i] = rows[begin + i]
             headers[h + BEGIN] = at
             at += count
             entry = headers[h + NEXT]
