@@ -146,6 +146,7 @@ def test_rows_may_be_filtered_and_computed_on_the_way_in_and_out(job, spark, tmp
         ("l.x - r.x", "l.x - ", "join: on is not valid SQL"),
         ('lateness = "1 second"', 'time = "when"', "join: time column 'when' is not in the left stream"),
         ('lateness = "1 second"', 'route = "bus"', "join: route must be"),
+        ('lateness = "1 second"', 'bad_rows = "skip"', "join: bad_rows must be one of fail, drop"),
         ('path = "out"', 'path = "out"\nselect = ["q"]', "sink.select: "),
         ('[sink]\nformat = "parquet"', '[sink]\nformat = "parkett"', "sink.format: "),
         ('path = "out"', "", "sink"),

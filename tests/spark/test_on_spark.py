@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 
 import watersmeet as wm
 from watersmeet.spark import explain_join, stream_join
+from watersmeet.spark.clock import shown
 from watersmeet.spark.cores import core_keys, murmur3
 
 from . import cases
@@ -70,8 +71,8 @@ def counters(query, name="watersmeet"):
     return total
 
 
-def joined(spark, folder, on="l.k = r.k", window=WINDOW, how="left"):
-    return stream_join(read(spark, folder / "left"), read(spark, folder / "right"), on, window, how)
+def joined(spark, folder, on="l.k = r.k", window=WINDOW, how="left", **options):
+    return stream_join(read(spark, folder / "left"), read(spark, folder / "right"), on, window, how, **options)
 
 
 def ids(folder):
@@ -102,11 +103,34 @@ def test_late_tuples_are_counted_and_a_restart_goes_on(spark, tmp_path):
         run(joined(spark, tmp_path, on="l.k = r.k and l.x = r.x"), tmp_path)
 
 
-def test_a_null_time_fails_the_query_and_says_so(spark, tmp_path):
-    write(tmp_path / "left", [[at(0, 1), at(0, 2, ts=None)]])
-    write(tmp_path / "right", [[at(0, 1)]])
-    with pytest.raises(StreamingQueryException, match="time column 'ts' of the left stream is null"):
+def test_times_before_1970_are_over_like_any_other(spark, tmp_path):
+    """State is freed, and a row without partner comes out, while all there is lies before 1970."""
+    before = -BEGIN / SECOND - 1000  # 1969-12-31 23:43:20
+    write(tmp_path / "left", [[at(before, 1), at(before, 2, k=2)], [at(before + 60, 3)], [at(before + 120, 4)]])
+    write(tmp_path / "right", [[at(before + 1, 1)], [at(before + 60, 2)], [at(before + 120, 3)]])
+    query = run(joined(spark, tmp_path), tmp_path)
+    assert ids(tmp_path) == [(1, 1), (2, None), (3, 2), (4, 3)]
+    last = query.recentProgress[-1]
+    assert last["observedMetrics"]["watersmeet"]["stored_left"] <= 2
+    assert shown(last["eventTime"]["watermark"]) == "1969-12-31T23:45:19.000Z"
+
+
+def test_a_null_time_fails_the_query_and_says_what_to_do_or_is_left_out_and_counted(spark, tmp_path):
+    far = 2**62  # microseconds: the year 148108
+    write(tmp_path / "left", [[at(0, 1), at(0, 2, ts=None)], [at(1, 3, ts=None)]])
+    write(tmp_path / "right", [[at(0, 1), at(0, 2, ts=far)], [at(1, 3, ts=-far), at(1, 4)]])
+    with pytest.raises(StreamingQueryException) as error:
         run(joined(spark, tmp_path), tmp_path)
+    assert "time column 'ts' of the left stream is null in row 1" in str(error.value) or (
+        f"time column 'ts' of the right stream has a time that Spark's clock cannot hold in row 1 of this batch, {far}"
+    ) in str(error.value)
+    assert "filter such rows out before the join" in str(error.value) and "bad_rows='drop'" in str(error.value)
+    # The same checkpoint goes on, where another remedy is chosen.
+    query = run(joined(spark, tmp_path, bad_rows="drop"), tmp_path)
+    found = counters(query)
+    assert (found["bad_left"], found["bad_right"]) == (2, 2)
+    assert (found["rows_left"], found["rows_right"]) == (1, 2)
+    assert ids(tmp_path) == [(1, 1), (1, 4)]
 
 
 def test_values_of_every_type_come_through_unchanged(spark, tmp_path):
@@ -169,6 +193,7 @@ def test_columns_are_all_of_the_left_then_all_of_the_right(spark, streams):
         ({"route": "split", "on": "l.x < r.x", "how": "full"}, "cannot do a full join"),
         ({"cores": 3}, "cores must be at most spark.sql.shuffle.partitions, which is 2"),
         ({"cores": 0}, "cores must be at least 1"),
+        ({"bad_rows": "skip"}, "bad_rows must be one of fail, drop, got 'skip'"),
         ({"suffix": ""}, "suffix '' gives two result columns"),
     ],
 )

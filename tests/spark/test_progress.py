@@ -26,7 +26,7 @@ def record(batch, rows, took_ms, *, out=None, late=None, watermark="1970-01-01T0
 def test_micro_batches_add_up():
     totals = Totals()
     totals.add(record(0, 1000, 500, out=300, late=(0, 1)))
-    totals.add(record(1, 2000, 1000, out=100, late=(2, 0), watermark="2026-01-05T14:30:00.120Z"))
+    totals.add(record(1, 2000, 1000, out=100, late=(2, 0), watermark="4026-01-05T14:30:00.120Z"))
     assert (totals.rows_in, totals.rows_out, totals.late, totals.batches) == (3000, 400, (2, 1), 2)
     assert (totals.in_per_s, totals.out_per_s) == (2000, 100)
     assert totals.state_rows == 42
@@ -78,7 +78,8 @@ def test_units():
     assert [size(n) for n in (0, 999, 1500, 2.5e6)] == ["0 B", "999 B", "1.5 kB", "2.5 MB"]
     assert [size(n) for n in (3e9, 4e12)] == ["3.0 GB", "4000.0 GB"]
     assert clock(3725.9) == "1:02:05"
-    assert moment("2026-01-05T14:30:00Z") == "2026-01-05 14:30:00.000 UTC"
+    assert moment("2026-01-05T14:30:00.000Z") == "2026-01-05 14:30:00.000 UTC"
+    assert moment("-17") == "-17"  # integer times
 
 
 def test_a_watch_sees_every_batch_of_a_real_query_once(spark, tmp_path):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -107,8 +109,42 @@ def test_core_0_hears_of_every_batch_so_that_it_can_refuse(tmp_path):
 def test_a_null_time_is_refused(tmp_path):
     spec = specified("l.x = r.x", wm.within(5), "inner", SCHEMA, SCHEMA)
     bad = pa.table({"ts": [1_000, None], "x": [3, 4], "text": ["a", "b"]}, schema=SCHEMA)
-    with pytest.raises(ValueError, match="time column 'ts' of the left stream is null"):
+    with pytest.raises(ValueError, match="time column 'ts' of the left stream is null.*bad_rows='drop'"):
         StandIn(spec, tmp_path).batch(bad, None)
+
+
+@pytest.mark.parametrize("fails", [0, 1])
+def test_rows_without_a_usable_time_are_left_out_and_counted_if_so_asked(tmp_path, fails):
+    spec = specified("l.x = r.x", wm.within(5), "full", SCHEMA, SCHEMA, bad_rows="drop")
+    spark = StandIn(spec, tmp_path)
+
+    def rows(*times):
+        return pa.table({"ts": times, "x": [3] * len(times), "text": ["a"] * len(times)}, schema=SCHEMA)
+
+    found = spark.batch(rows(1_000, None, 2**52, 1_001), rows(None, -(2**52)), fails=fails)
+    assert found.num_rows == 0
+    assert (spark.counts["bad_left"], spark.counts["bad_right"]) == (2, 2)
+    assert (spark.counts["rows_left"], spark.counts["rows_right"]) == (2, 0)
+    assert spark.watermark == 0, "a side that has sent only bad rows has sent no time"
+    found = spark.batch(None, rows(1_003, -(2**63), 1_002), fails=fails)
+    assert sorted(zip(found["ts"].to_pylist(), found["ts_right"].to_pylist(), strict=True)) == [
+        (1_000, 1_002), (1_000, 1_003), (1_001, 1_002), (1_001, 1_003),
+    ]  # fmt: skip
+    assert (spark.counts["bad_left"], spark.counts["bad_right"]) == (2, 3)
+
+
+def test_a_date_that_does_not_fit_beside_timestamps_is_a_bad_row(tmp_path):
+    left = pa.schema([("ts", pa.date32()), ("x", pa.int64()), ("text", pa.string())])
+    right = SCHEMA.set(0, pa.field("ts", pa.timestamp("us")))
+    spec = specified("l.x = r.x", wm.within("1 day"), "inner", left, right, bad_rows="drop")
+    spark = StandIn(spec, tmp_path)
+    times = pa.array([10, 2**31 - 1, None, -(2**31)], pa.date32())
+    days = pa.table({"ts": times, "x": [1] * 4, "text": [""] * 4}, left)
+    spark.batch(days, None)
+    assert (spark.counts["rows_left"], spark.counts["bad_left"]) == (1, 3)
+    spark.spec = replace(spec, bad_rows="fail")
+    with pytest.raises(ValueError, match=r"Spark's clock cannot hold in row \d of this batch, 2147483647 as a number"):
+        spark.batch(days.slice(0, 2), None)
 
 
 def test_folders_of_silent_queries_are_cleared_away(tmp_path, monkeypatch):

@@ -265,25 +265,15 @@ class BoundTimeWindow:
     def read(self, batch: pa.RecordBatch, side: Side) -> np.ndarray:
         """The ticks of a batch, int64; an error for nulls and for times beyond int64 in the tick unit."""
         name = self.spec.time[SIDES.index(side)]
-        column = batch.column(name)
-        if isinstance(column, pa.DictionaryArray):
-            column = column.dictionary_decode()
+        column, factor = self.numbers(batch, side)
         if column.null_count:
             row = pc.index(column.is_null(), True).as_py()
             raise ValueError(
                 f"time column {name!r} of the {side} stream is null in row {row} of this batch; every tuple needs a "
                 f"time: fill or filter the nulls first"
             )
-        t = column.type
-        factor = 1
-        if self.unit is not None:
-            factor = UNIT_NS[_unit(t)] // UNIT_NS[self.unit]
-            if factor == 1 and len(column) and not pa.types.is_date32(t):  # mostly; so without Arrow's detours
-                return np.frombuffer(column.buffers()[1], np.int64, len(column), 8 * column.offset)
-            if pa.types.is_date32(t):
-                column, factor = column.view(pa.int32()), factor * 86400
-            else:
-                column = column.view(pa.int64())
+        if factor == 1 and column.type == pa.int64() and len(column):  # mostly; so without Arrow's detours
+            return np.frombuffer(column.buffers()[1], np.int64, len(column), 8 * column.offset)
         if column.type == pa.uint64() and len(column) and pc.max(column).as_py() > _GREATEST:
             raise ValueError(f"time column {name!r} of the {side} stream has values beyond int64; use a signed type")
         ticks = column.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
@@ -293,6 +283,19 @@ class BoundTimeWindow:
                 raise ValueError(f"time column {name!r} of the {side} stream has values beyond int64 {self.unit}")
             ticks = ticks * factor
         return ticks
+
+    def numbers(self, batch: pa.RecordBatch, side: Side) -> tuple[pa.Array, int]:
+        """The time column as integers, nulls among them, and how many ticks one of them is."""
+        column = batch.column(self.spec.time[SIDES.index(side)])
+        if isinstance(column, pa.DictionaryArray):
+            column = column.dictionary_decode()
+        t = column.type
+        if self.unit is None:
+            return column, 1
+        factor = UNIT_NS[_unit(t)] // UNIT_NS[self.unit]
+        if pa.types.is_date32(t):
+            return column.view(pa.int32()), factor * 86400
+        return column.view(pa.int64()), factor
 
     def tick(self, value: Any, parameter: str) -> int:
         """A time given by the user (`advance`) as a tick."""

@@ -188,7 +188,7 @@ def _join(table: _Table) -> Join:
         window = window_of(text, time, lateness, "it")
     if not isinstance(window, Within | Hopping):
         raise table.error("window", f"must be of time on Spark (within, tumbling, hopping), not {text!r}")
-    options = {name: value for name in ("route", "cores") if (value := table.any(name)) is not None}
+    options = {name: value for name in ("route", "cores", "bad_rows") if (value := table.any(name)) is not None}
     table.finish()
     return Join(on, window, how, suffix, options)
 

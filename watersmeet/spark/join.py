@@ -19,6 +19,7 @@ from watersmeet.query.parse import parse
 from watersmeet.query.plan import compile_plan
 from watersmeet.query.windows import SIDES, Side, Window
 from watersmeet.routing.choose import choose_route
+from watersmeet.spark.bad_rows import check_bad_rows
 from watersmeet.spark.checks import WATERMARK, check_client, check_frame, check_session, check_window, whole
 from watersmeet.spark.clock import SparkClock
 from watersmeet.spark.cores import core_keys
@@ -40,6 +41,7 @@ def stream_join(
     suffix: str = "_right",
     route: str = "auto",
     cores: int | None = None,
+    bad_rows: str = "fail",
     name: str = "watersmeet",
 ) -> Any:
     """Join two streaming DataFrames over a window, on any predicate; returns a streaming DataFrame.
@@ -50,9 +52,11 @@ def stream_join(
     suffix: for right columns whose name the left has too.
     route: how the join is spread over cores: "auto", "hash", "cells", "split" or "single"; `explain_join` shows it.
     cores: in how many parts; by default, and at most, spark.sql.shuffle.partitions.
+    bad_rows: what becomes of rows whose time is null, or beyond what Spark can hold: "fail" ends the query with an
+        error that names the row; "drop" leaves them out and counts them (`bad_left`, `bad_right`).
     name: under which the counters appear in the query's progress (`observedMetrics`).
     """
-    spec, _ = specified(left, right, on, window, how, suffix, route, cores)
+    spec, _ = specified(left, right, on, window, how, suffix, route, cores, bad_rows)
     if not isinstance(name, str) or not name:
         raise TypeError(f"name must be a text, got {name!r}")
     return assembled(left, right, spec, Joiner(spec), name)
@@ -71,7 +75,7 @@ def assembled(left: Any, right: Any, spec: JoinSpec, joiner: Any, name: str) -> 
     # is null, which is never below anything, marked like the column that the watermark was made from.
     never_late = F.lit(None).cast("timestamp").alias("ts", metadata={WATERMARK: 0})
     packs = packed(left, "left").union(packed(right, "right"))
-    packs = packs.select("core", "side", "home", "blob", never_late)
+    packs = packs.select("core", "side", "home", "bad", "blob", never_late)
     joined = packs.groupBy("core").transformWithStateInPandas(joiner, RESULT, "append", "EventTime")
     counted = joined.observe(name, *(F.coalesce(F.sum(each), F.lit(0)).alias(each) for each in COUNTERS))
     results = result_schema(bound.results.names, left.schema, None if bound.left_only else right.schema)
@@ -88,9 +92,10 @@ def explain_join(
     suffix: str = "_right",
     route: str = "auto",
     cores: int | None = None,
+    bad_rows: str = "fail",
 ) -> str:
     """What `stream_join` would do with these arguments, and why; a line a fact."""
-    spec, why = specified(left, right, on, window, how, suffix, route, cores)
+    spec, why = specified(left, right, on, window, how, suffix, route, cores, bad_rows)
     bound = compile_spec(spec)
     plan = bound.plan
     anchor = spec.route.anchor
@@ -110,7 +115,8 @@ def explain_join(
 
 
 def specified(
-    left: Any, right: Any, on: Any, window: Any, how: str, suffix: str, route: str, cores: int | None
+    left: Any, right: Any, on: Any, window: Any, how: str, suffix: str, route: str, cores: int | None,
+    bad_rows: str = "fail",
 ) -> tuple[JoinSpec, str]:
     """The join, checked, and why it takes its route."""
     check_frame(left, "left")
@@ -119,6 +125,7 @@ def specified(
     check_window(window)
     if how not in HOWS:
         raise ValueError(f"how must be one of {', '.join(HOWS)}, got {how!r}")
+    check_bad_rows(bad_rows)
     if not isinstance(suffix, str):
         raise TypeError(f"suffix must be text, got {suffix!r}")
     if not isinstance(on, str | Expr):
@@ -139,4 +146,4 @@ def specified(
     plan = ordered_plan(compile_plan(predicate, *schemas))
     chosen, why = choose_route(route, plan, *schemas, how, cores)
     keys = core_keys(chosen.cores, partitions)
-    return JoinSpec(predicate, window, how, *schemas, suffix, chosen, keys), why  # type: ignore[arg-type]
+    return JoinSpec(predicate, window, how, *schemas, suffix, chosen, keys, bad_rows), why  # type: ignore[arg-type]

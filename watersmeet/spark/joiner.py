@@ -40,13 +40,17 @@ class Joiner(StatefulProcessor):
     def handleInputRows(self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any) -> Iterator[pd.DataFrame]:
         home: Batches = {"left": [], "right": []}
         copies: Batches = {"left": [], "right": []}
+        bad: dict[Side, int] = {"left": 0, "right": 0}
         for frame in rows:
-            for number, at_home, blob in zip(frame["side"], frame["home"], frame["blob"], strict=True):
+            packs = zip(frame["side"], frame["home"], frame["bad"], frame["blob"], strict=True)
+            for number, at_home, left_out, blob in packs:
                 side = SIDES[number]
+                bad[side] += left_out
                 batch = widened(blob, self._spec.schema(side))
                 if batch.num_rows:
                     (home if at_home else copies)[side].append(batch)
-        yield self._step(key[0], home, copies, timerValues.getCurrentWatermarkInMs())
+        result = self._step(key[0], home, copies, timerValues.getCurrentWatermarkInMs())
+        yield result.assign(bad_left=bad["left"], bad_right=bad["right"])
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[pd.DataFrame]:
         fired = expiredTimerInfo.getExpiryTimeInMs()

@@ -6,7 +6,8 @@ tuples costs as much as one. So tuples are packed once, before the shuffle, and 
     core     grouping key of the join core it goes to
     side     0 left, 1 right
     home     whether the tuples are at home in that core; else they are copies
-    ts       greatest event time in it (of the whole portion, for a pack without tuples)
+    ts       greatest event time in it (of the whole portion, for a pack without tuples), as it travels (clock.py)
+    bad      rows that were left out beside it, since they have no time (bad_rows.py)
     blob     tuples, with numbers in few bytes (narrow.py); the schema is the plan's
 """
 
@@ -33,6 +34,7 @@ PACK = StructType(
         StructField("side", ByteType(), False),
         StructField("home", BooleanType(), False),
         StructField("ts", TimestampType(), False),
+        StructField("bad", LongType(), False),
         StructField("blob", BinaryType(), False),
     ]
 )
@@ -42,14 +44,15 @@ PACK_ARROW = pa.schema(
         ("side", pa.int8()),
         ("home", pa.bool_()),
         ("ts", pa.timestamp("us", "UTC")),
+        ("bad", pa.int64()),
         ("blob", pa.binary()),
     ]
 )
 
 #: What the joiner hands to the stage behind it: where the results lie, and what is to be counted.
 COUNTERS = (
-    "rows_left", "rows_right", "late_left", "late_right", "rows_out", "stored_left", "stored_right", "runs",
-    "rebuilt_runs",
+    "rows_left", "rows_right", "late_left", "late_right", "bad_left", "bad_right", "rows_out", "stored_left",
+    "stored_right", "runs", "rebuilt_runs",
 )  # fmt: skip
 RESULT = StructType(
     [StructField("path", StringType(), True), *(StructField(name, LongType(), False) for name in COUNTERS)]

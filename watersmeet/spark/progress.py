@@ -10,18 +10,18 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from watersmeet.spark.clock import shown
+
 if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
 
 OBSERVED = "watersmeet"  # the name under which the join's counters are observed
-EPOCH = "1970-01-01"  # Spark's watermark before there is one
 
 
 @dataclass
@@ -62,8 +62,8 @@ class Totals:
         else:
             self.in_per_s = self.out_per_s = 0.0
         watermark = (record.get("eventTime") or {}).get("watermark")
-        if watermark and not watermark.startswith(EPOCH):
-            self.watermark = watermark
+        if counted and watermark:  # without our counters it is not our query
+            self.watermark = shown(watermark) or self.watermark
         operators = record.get("stateOperators") or []
         if operators:
             self.state_bytes = sum(operator["memoryUsedBytes"] for operator in operators)
@@ -164,10 +164,10 @@ def line(totals: Totals) -> str:
 
 
 def moment(watermark: str | None) -> str:
-    """Spark's 2026-01-05T14:30:00.120Z as people write it."""
-    if watermark is None:
-        return "-"
-    return datetime.fromisoformat(watermark).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3] + " UTC"
+    """2026-01-05T14:30:00.120Z as people write it; integer times are as they are."""
+    if watermark is None or "T" not in watermark:
+        return watermark or "-"
+    return watermark.replace("T", " ").replace("Z", " UTC")
 
 
 def size(count: float) -> str:

@@ -9,7 +9,8 @@ import pyarrow as pa
 
 from watersmeet.query.windows import SIDES, Side
 from watersmeet.routing import Places
-from watersmeet.spark.clock import SparkClock
+from watersmeet.spark.bad_rows import good_rows, refuse
+from watersmeet.spark.clock import NO_TIME, SparkClock
 from watersmeet.spark.narrow import narrowed
 from watersmeet.spark.packs import PACK_ARROW, PACK_BYTES, joined, pieces
 from watersmeet.spark.schemas import conform
@@ -45,21 +46,30 @@ class Router:
             yield from self._packs(join, joined(held))
 
     def _packs(self, join: Compiled, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        ticks = join.window.read(batch, self._side)
         clock = SparkClock(join.window)
+        batch, bad = self._good(join, clock, batch)
+        if not batch.num_rows:
+            yield self._row(0, True, NO_TIME, batch, bad)
+            return
+        ticks = join.window.read(batch, self._side)
         greatest = clock.micros(int(ticks.max()))
-        clock.micros(int(ticks.min()))
         places = self._spec.route.places(self._side, join.side_plan(self._side), batch, ticks)
-        first = True
         for core, home, part in _parts(batch, places, len(self._spec.keys)):
-            for piece in pieces(part) if part.num_rows else (part,):
+            for piece in pieces(part):
                 yield self._row(core, home, greatest, piece)
-            first = first and core != 0
-        if first:
-            # Core 0 hears of every micro-batch: it checks the plan.
-            yield self._row(0, True, greatest, batch.slice(0, 0))
+        # Core 0 hears of every micro-batch: it checks the plan.
+        yield self._row(0, True, greatest, batch.slice(0, 0), bad)
 
-    def _row(self, core: int, home: bool, micros: int, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def _good(self, join: Compiled, clock: SparkClock, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, int]:
+        """The rows that have a time, and how many have none; an error where these are not to be left out."""
+        good = good_rows(join.window, clock, batch, self._side)
+        if good is None:
+            return batch, 0
+        if self._spec.bad_rows == "fail":
+            refuse(join.window, clock, batch, self._side, good)
+        return batch.filter(good), good.false_count
+
+    def _row(self, core: int, home: bool, micros: int, batch: pa.RecordBatch, bad: int = 0) -> pa.RecordBatch:
         blob = narrowed(batch)
         offsets = pa.py_buffer(np.array([0, len(blob)], np.int32))
         columns = [
@@ -67,6 +77,7 @@ class Router:
             pa.array([SIDES.index(self._side)], pa.int8()),
             pa.array([home]),
             pa.array([micros], pa.int64()).cast(pa.timestamp("us", "UTC")),
+            pa.array([bad], pa.int64()),
             pa.Array.from_buffers(pa.binary(), 1, [None, offsets, pa.py_buffer(blob)]),
         ]
         return pa.RecordBatch.from_arrays(columns, schema=PACK_ARROW)

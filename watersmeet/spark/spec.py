@@ -19,7 +19,7 @@ from watersmeet.query.windows import BoundTimeWindow, Hopping, Side, Within
 from watersmeet.routing import Route
 
 #: Of what is in the state store. Raise it when older state cannot be read any more.
-VERSION = 2
+VERSION = 3
 
 
 @dataclass(frozen=True)
@@ -32,13 +32,14 @@ class JoinSpec:
     suffix: str
     route: Route
     keys: tuple[int, ...]  # the grouping key of each core
+    bad_rows: str = "fail"
 
     def schema(self, side: Side) -> pa.Schema:
         return self.left if side == "left" else self.right
 
     @property
     def identity(self) -> dict[str, str]:
-        """What must not change while there is state; lateness may."""
+        """What must not change while there is state; lateness may, and what becomes of bad rows."""
         in_time = replace(self.window, lateness=(Duration(0), Duration(0)))
         return {
             "predicate": str(self.on),
