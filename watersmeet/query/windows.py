@@ -20,7 +20,7 @@ The specifications here know column names and lengths; `bind` turns one into a `
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Literal
 
@@ -42,10 +42,12 @@ def other(side: Side) -> Side:
 
 @dataclass(frozen=True)
 class TimeWindow:
-    """What all windows over time share: the time column and the lateness of each side."""
+    """What all windows over time share: the time column and the lateness of each side, and how far each may be behind
+    the other before it is idle, and no longer waited for (None: however far)."""
 
     time: tuple[str, str]
     lateness: tuple[Duration, Duration]
+    idle_after: tuple[Duration | None, Duration | None] = field(default=(None, None), kw_only=True)
 
     def lengths(self) -> tuple[tuple[str, Duration], ...]:
         raise NotImplementedError
@@ -70,8 +72,9 @@ class TimeWindow:
                 f"{types[1]}; cast one of them"
             )
         unitless = clocks[0] == "integer"
-        lateness = tuple((f"lateness ({side})", d) for side, d in zip(SIDES, self.lateness, strict=True))
-        for name, length in self.lengths() + lateness:
+        of_sides = [(f"lateness ({side})", d) for side, d in zip(SIDES, self.lateness, strict=True)]
+        of_sides += [(f"idle_after ({side})", d) for side, d in zip(SIDES, self.idle_after, strict=True) if d]
+        for name, length in (*self.lengths(), *of_sides):
             if length.unitless != unitless and length.amount != 0:
                 kind = "a number such as 10" if unitless else "a length such as '10 seconds'"
                 raise TypeError(f"{name} must be {kind} for time columns of type {types[0]}, got {str(length)!r}")
@@ -94,7 +97,10 @@ class TimeWindow:
         left, right = self.time
         text = f"time {left}" if left == right else f"time {left} and {right}"
         late = " and ".join(dict.fromkeys(str(d) for d in self.lateness))
-        return f"{text}, lateness {late}"
+        text = f"{text}, lateness {late}"
+        if self.idle_after != (None, None):
+            text += ", idle after " + " and ".join(dict.fromkeys(str(d or "never") for d in self.idle_after))
+        return text
 
 
 @dataclass(frozen=True)
@@ -142,30 +148,31 @@ class Last:
 Window = Within | Hopping | Last
 
 
-def within(before: Any, after: Any = None, time: Any = "ts", lateness: Any = 0) -> Within:
+def within(before: Any, after: Any = None, time: Any = "ts", lateness: Any = 0, idle_after: Any = None) -> Within:
     """Pairs with -before <= r.time - l.time <= after, both ends inclusive; `after` is `before` unless given.
 
     Lengths are text ("10 seconds"), timedelta, or whole numbers where the time columns are integers. `time` is the
     name of the time column, or a pair (left, right). `lateness` is how far a stream may be out of order, one for
-    both or a pair.
+    both or a pair. `idle_after` is how far in time a stream may be behind the other before that one waits for it no
+    longer, one for both or a pair; None: however far.
     """
     first = duration(before, "before")
     second = first if after is None else duration(after, "after")
-    return Within(_time_names(time), _lateness(lateness), first, second)
+    return Within(_time_names(time), _lateness(lateness), first, second, idle_after=_idle_after(idle_after))
 
 
-def tumbling(size: Any, time: Any = "ts", lateness: Any = 0) -> Hopping:
+def tumbling(size: Any, time: Any = "ts", lateness: Any = 0, idle_after: Any = None) -> Hopping:
     """Pairs in the same aligned interval of length `size`."""
-    return hopping(size, size, time, lateness)
+    return hopping(size, size, time, lateness, idle_after)
 
 
-def hopping(size: Any, slide: Any, time: Any = "ts", lateness: Any = 0) -> Hopping:
+def hopping(size: Any, slide: Any, time: Any = "ts", lateness: Any = 0, idle_after: Any = None) -> Hopping:
     """Pairs that some aligned window of length `size`, moved in steps of `slide`, contains; each pair once."""
     lengths = duration(size, "size"), duration(slide, "slide")
     for name, length, value in zip(("size", "slide"), lengths, (size, slide), strict=True):
         if length.amount == 0:
             raise ValueError(f"{name} must be more than nothing, got {value!r}")
-    return Hopping(_time_names(time), _lateness(lateness), *lengths)
+    return Hopping(_time_names(time), _lateness(lateness), *lengths, idle_after=_idle_after(idle_after))
 
 
 def last(n: int, n_right: int | None = None) -> Last:
@@ -191,6 +198,16 @@ def _lateness(lateness: Any) -> tuple[Duration, Duration]:
     if len(both) != 2:
         raise TypeError(f"lateness must be one length of time or a pair of them (left, right), got {lateness!r}")
     return duration(both[0], "lateness"), duration(both[1], "lateness")
+
+
+def _idle_after(idle_after: Any) -> tuple[Duration | None, Duration | None]:
+    both = idle_after if isinstance(idle_after, tuple | list) else (idle_after, idle_after)
+    if len(both) != 2:
+        raise TypeError(
+            f"idle_after must be a length of time, None, or a pair of them (left, right), got {idle_after!r}"
+        )
+    left, right = (None if one is None else duration(one, "idle_after") for one in both)
+    return left, right
 
 
 def _time_type(schema: pa.Schema, name: str, side: Side) -> pa.DataType:
@@ -261,6 +278,11 @@ class BoundTimeWindow:
 
     def lateness(self, side: Side) -> int:
         return self._ticks(self.spec.lateness[SIDES.index(side)])
+
+    def idle_after(self, side: Side) -> int | None:
+        """How far this side may be behind the other before it is waited for no longer."""
+        length = self.spec.idle_after[SIDES.index(side)]
+        return None if length is None else self._ticks(length)
 
     def read(self, batch: pa.RecordBatch, side: Side) -> np.ndarray:
         """The ticks of a batch, int64; an error for nulls and for times beyond int64 in the tick unit."""
