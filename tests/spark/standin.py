@@ -18,11 +18,13 @@ import pyarrow as pa
 
 from watersmeet.query.parse import parse
 from watersmeet.query.plan import compile_plan
+from watersmeet.query.windows import SIDES, other
 from watersmeet.routing.choose import choose_route
 from watersmeet.spark import joiner as joiner_module
 from watersmeet.spark.clock import SparkClock
 from watersmeet.spark.cores import core_keys
 from watersmeet.spark.joiner import Joiner
+from watersmeet.spark.marker import Marker
 from watersmeet.spark.router import Router
 from watersmeet.spark.spec import JoinSpec, compiled, ordered_plan
 from watersmeet.spark.unpacker import unpacked
@@ -147,8 +149,13 @@ class StandIn:
         packs = []
         for start, stop in zip([0, *cuts], [*cuts, table.num_rows], strict=True):
             pieces = table.slice(start, stop - start).to_batches(max_chunksize=self._random.choice([3, 1000, 100_000]))
-            for rows in Router(self.spec, side)(iter(pieces)):
-                packs += rows.set_column(3, "ts", rows.column("ts").view(pa.int64())).to_pylist()
+            rows = [*Router(self.spec, side)(iter(pieces))]
+            away = other(side)
+            if compiled(self.spec).window.idle_after(away) is not None:
+                times = [piece.select([self.spec.window.time[SIDES.index(side)]]) for piece in pieces]
+                rows += Marker(self.spec, away)(iter(times))
+            for row in rows:
+                packs += row.set_column(3, "ts", row.column("ts").view(pa.int64())).to_pylist()
         self._random.shuffle(packs)
         return packs
 

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from predicates import FAMILIES
-from strategies import key_pools
+from strategies import idle_after, key_pools
 
 import watersmeet as wm
 
@@ -35,19 +35,21 @@ def spans():
 
 
 WINDOWS = st.one_of(
-    st.builds(oracle.Within, spans(), spans(), st.tuples(spans(), spans())),
+    st.builds(oracle.Within, spans(), spans(), st.tuples(spans(), spans()), idle_after()),
     st.builds(
-        lambda sizes, late: oracle.Hopping(*sizes, late),
+        lambda sizes, late, idle: oracle.Hopping(*sizes, late, idle),
         st.sampled_from([(1, 1), (4, 4), (7, 7), (2, 1), (6, 1), (6, 4)]),
         st.tuples(spans(), spans()),
+        idle_after(),
     ),
 )
 
 
 def as_user_writes(window):
+    options = {"lateness": window.lateness, "idle_after": window.idle_after}
     if isinstance(window, oracle.Within):
-        return wm.within(window.before, window.after, lateness=window.lateness)
-    return wm.hopping(window.size, window.slide, lateness=window.lateness)
+        return wm.within(window.before, window.after, **options)
+    return wm.hopping(window.size, window.slide, **options)
 
 
 @st.composite
@@ -77,9 +79,11 @@ def expected(batches, window, how, holds):
         for side, rows in zip(("left", "right"), both, strict=True):
             if rows:
                 greatest[side] = max(greatest.get(side, rows[0]["ts"]), max(row["ts"] for row in rows))
-        if len(greatest) == 2:
-            marks = [greatest[s] - late_by for s, late_by in zip(("left", "right"), window.lateness, strict=True)]
-            watermark = max(watermark, min(marks))
+        marks = [
+            greatest.get(side, -oracle.INFINITY) - late_by
+            for side, late_by in zip(("left", "right"), window.lateness, strict=True)
+        ]
+        watermark = max(watermark, oracle.joint_watermark(*marks, window.idle_after))
     pairs = [(a["id"], b["id"]) for a in left for b in right
              if window.together(a["ts"], b["ts"]) and holds(a, b) is True]  # fmt: skip
     decided = {

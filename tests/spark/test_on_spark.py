@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 import subprocess
 import sys
@@ -113,6 +114,33 @@ def test_times_before_1970_are_over_like_any_other(spark, tmp_path):
     last = query.recentProgress[-1]
     assert last["observedMetrics"]["watersmeet"]["stored_left"] <= 2
     assert shown(last["eventTime"]["watermark"]) == "1969-12-31T23:45:19.000Z"
+
+
+def test_a_silent_side_holds_time_back_only_until_it_is_idle(spark, tmp_path):
+    """The right side sends one row, then nothing; then it wakes up, with rows that are too late by now."""
+    minutes = [[at(60 * n, n), at(60 * n + 30, 100 + n)] for n in range(6)]
+    write(tmp_path / "left", minutes)
+    write(tmp_path / "right", [[at(0, 0)]])
+    window = wm.within("2 seconds", lateness=("1 second", "3 seconds"), idle_after="45 seconds")
+    frame = joined(spark, tmp_path, window=window)
+    query = run(frame, tmp_path)
+    alone = [(100, None), *((n, None) for n in range(1, 5)), *((100 + n, None) for n in range(1, 5))]
+    assert ids(tmp_path) == sorted([(0, 0), *alone], key=str)
+    assert shown(query.recentProgress[-1]["eventTime"]["watermark"]) == moment(330 - 1 - 45)
+    assert query.recentProgress[-1]["observedMetrics"]["watersmeet"]["stored_left"] <= 4
+    assert counters(query)["rows_left"] == 12, "rows are read twice for their time, and counted once"
+    write(tmp_path / "right", [[at(283.9, 1), at(285, 2), at(331, 3)]])
+    query = run(frame, tmp_path)
+    assert (counters(query)["late_right"], counters(query)["rows_right"]) == (1, 3)
+    # Without idle_after the same checkpoint goes on: the right side is waited for again.
+    write(tmp_path / "left", [[at(360, 6)], [at(420, 7)]])
+    query = run(joined(spark, tmp_path, window=WINDOW), tmp_path)
+    assert shown(query.recentProgress[-1]["eventTime"]["watermark"]) == moment(331 - 3)
+    assert ids(tmp_path) == sorted([(0, 0), *alone, (5, None), (105, 3)], key=str)
+
+
+def moment(second):
+    return f"{datetime.datetime.fromtimestamp(BEGIN // SECOND + second, datetime.UTC):%Y-%m-%dT%H:%M:%S}.000Z"
 
 
 def test_a_null_time_fails_the_query_and_says_what_to_do_or_is_left_out_and_counted(spark, tmp_path):

@@ -18,7 +18,7 @@ from datetime import UTC, datetime, timedelta
 import pyarrow as pa
 
 from watersmeet.query.durations import UNIT_NS
-from watersmeet.query.windows import SIDES, BoundTimeWindow, Side
+from watersmeet.query.windows import SIDES, BoundTimeWindow, Side, other
 
 MILLISECOND = 1_000_000
 #: How much later times travel, in milliseconds. Part of what is in checkpoints (`spec.VERSION`).
@@ -61,6 +61,20 @@ class SparkClock:
         """In milliseconds, rounded up: a little patience more, never less."""
         length = self._window.spec.lateness[SIDES.index(side)]
         return length.amount if self._window.unit is None else -(-length.amount // MILLISECOND)
+
+    def idle_after(self, side: Side) -> int | None:
+        """In milliseconds, rounded up, like the lateness."""
+        length = self._window.spec.idle_after[SIDES.index(side)]
+        if length is None:
+            return None
+        return length.amount if self._window.unit is None else -(-length.amount // MILLISECOND)
+
+    def marker(self, side: Side, tick: int) -> int:
+        """The event time that tells the watermark of `side` that the other side has come to this tick."""
+        idle_after = self.idle_after(side)
+        assert idle_after is not None
+        behind = self.lateness(other(side)) + idle_after - self.lateness(side)
+        return (self.micros(tick) // 1000 - behind) * 1000
 
 
 _SHOWN = re.compile(r"\+?(\d+)-(\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?)Z")

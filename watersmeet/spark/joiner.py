@@ -21,7 +21,7 @@ from watersmeet.query.windows import SIDES, Side
 from watersmeet.spark.cache import FiledResults, query_folder, sweep
 from watersmeet.spark.clock import SparkClock
 from watersmeet.spark.narrow import widened
-from watersmeet.spark.packs import COUNTERS, joined
+from watersmeet.spark.packs import COPIES, COUNTERS, HOME, joined
 from watersmeet.spark.runs import OpenCore
 from watersmeet.spark.spec import Compiled, JoinSpec, compiled
 from watersmeet.spark.state import CoreState
@@ -47,8 +47,10 @@ class Joiner(StatefulProcessor):
                 side = SIDES[number]
                 bad[side] += left_out
                 batch = widened(blob, self._spec.schema(side))
-                if batch.num_rows:
-                    (home if at_home else copies)[side].append(batch)
+                parts = {HOME: (batch, None), COPIES: (None, batch)}.get(at_home) or self._own(key[0], side, batch)
+                for part, into in zip(parts, (home, copies), strict=True):
+                    if part is not None and part.num_rows:
+                        into[side].append(part)
         result = self._step(key[0], home, copies, timerValues.getCurrentWatermarkInMs())
         yield result.assign(bad_left=bad["left"], bad_right=bad["right"])
 
@@ -58,6 +60,13 @@ class Joiner(StatefulProcessor):
 
     def close(self) -> None:
         pass
+
+    def _own(self, key: int, side: Side, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+        """Of tuples that all cores get: those at home in this one, and the others."""
+        join = compiled(self._spec)
+        places = self._spec.route.places(side, join.side_plan(side), batch, join.window.read(batch, side))
+        mine = places.home == self._spec.keys.index(key)
+        return batch.filter(pa.array(mine)), batch.filter(pa.array(~mine))
 
     def _step(
         self, key: int, home: Batches, copies: Batches, milliseconds: int, fired: int | None = None

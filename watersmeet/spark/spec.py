@@ -39,8 +39,8 @@ class JoinSpec:
 
     @property
     def identity(self) -> dict[str, str]:
-        """What must not change while there is state; lateness may, and what becomes of bad rows."""
-        in_time = replace(self.window, lateness=(Duration(0), Duration(0)))
+        """What must not change while there is state; lateness may, idle_after, and what becomes of bad rows."""
+        in_time = replace(self.window, lateness=(Duration(0), Duration(0)), idle_after=(None, None))
         return {
             "predicate": str(self.on),
             "window": str(in_time),
