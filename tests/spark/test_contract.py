@@ -26,7 +26,7 @@ SCHEMA = pa.schema(
     [("id", pa.int64()), ("ts", pa.int64()), ("k", pa.int64()), ("x", pa.int64()), ("f", pa.float64()),
      ("s", pa.string())]
 )  # fmt: skip
-BEGINS = (1_000, 0, -5, -(10**12), 2**52 - 200)  # before and after 1970, and the last that Spark's clock holds
+BEGINS = (1_000, 0, -5, -6 * 10**13, 9 * 10**15)  # before and after 1970, and the last that Spark's clock holds
 HOWS = ("inner", "left", "right", "full", "semi", "anti")
 
 

@@ -116,6 +116,16 @@ def test_times_before_1970_are_over_like_any_other(spark, tmp_path):
     assert shown(last["eventTime"]["watermark"]) == "1969-12-31T23:45:19.000Z"
 
 
+def test_integer_times_travel_as_milliseconds_before_and_after_zero(spark, tmp_path):
+    write(tmp_path / "left", [[at(0, 1, x=-1000), at(0, 2, x=-900, k=2)], [at(0, 3, x=-1)], [at(0, 4, x=500)]])
+    write(tmp_path / "right", [[at(0, 1, x=-998)], [at(0, 2, x=2)], [at(0, 3, x=500)]])
+    frames = [read(spark, tmp_path / side).selectExpr("id", "x as ts", "k") for side in ("left", "right")]
+    query = run(stream_join(*frames, "l.k = r.k", wm.within(5, lateness=1), "left"), tmp_path)
+    assert ids(tmp_path) == [(1, 1), (2, None), (3, 2), (4, 3)]
+    assert shown(query.recentProgress[-1]["eventTime"]["watermark"]) == "1970-01-01T00:00:00.499Z"
+    assert counters(query)["late_left"] == counters(query)["late_right"] == 0
+
+
 def test_a_silent_side_holds_time_back_only_until_it_is_idle(spark, tmp_path):
     """The right side sends one row, then nothing; then it wakes up, with rows that are too late by now."""
     minutes = [[at(60 * n, n), at(60 * n + 30, 100 + n)] for n in range(6)]
@@ -132,11 +142,18 @@ def test_a_silent_side_holds_time_back_only_until_it_is_idle(spark, tmp_path):
     write(tmp_path / "right", [[at(283.9, 1), at(285, 2), at(331, 3)]])
     query = run(frame, tmp_path)
     assert (counters(query)["late_right"], counters(query)["rows_right"]) == (1, 3)
+    # Spark remembers the join's watermark at a restart, not each side's: the left has shown nothing since.
+    still = moment(330 - 1 - 45)
     # Without idle_after the same checkpoint goes on: the right side is waited for again.
     write(tmp_path / "left", [[at(360, 6)], [at(420, 7)]])
     query = run(joined(spark, tmp_path, window=WINDOW), tmp_path)
-    assert shown(query.recentProgress[-1]["eventTime"]["watermark"]) == moment(331 - 3)
-    assert ids(tmp_path) == sorted([(0, 0), *alone, (5, None), (105, 3)], key=str)
+    assert shown(query.recentProgress[-1]["eventTime"]["watermark"]) == still
+    assert ids(tmp_path) == sorted([(0, 0), *alone, (105, 3)], key=str)
+    assert sum(each["numInputRows"] for each in query.recentProgress) == 2, "rows are read once again"
+    # And with it, once more: that is the way out for a query that has been waiting.
+    write(tmp_path / "left", [[at(480, 8)]])
+    run(frame, tmp_path)
+    assert ids(tmp_path) == sorted([(0, 0), *alone, (5, None), (105, 3), (6, None), (7, None)], key=str)
 
 
 def moment(second):
@@ -144,7 +161,7 @@ def moment(second):
 
 
 def test_a_null_time_fails_the_query_and_says_what_to_do_or_is_left_out_and_counted(spark, tmp_path):
-    far = 2**62  # microseconds: the year 148108
+    far = 2**63 - 1  # microseconds
     write(tmp_path / "left", [[at(0, 1), at(0, 2, ts=None)], [at(1, 3, ts=None)]])
     write(tmp_path / "right", [[at(0, 1), at(0, 2, ts=far)], [at(1, 3, ts=-far), at(1, 4)]])
     with pytest.raises(StreamingQueryException) as error:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import watersmeet as wm
-from watersmeet.spark.clock import COUNT_SHIFT
+from watersmeet.spark.clock import SHIFT
 from watersmeet.spark.marker import Marker
 from watersmeet.spark.narrow import widened
 from watersmeet.spark.packs import ALL, HOME, PACK, PACK_ARROW
@@ -65,7 +65,7 @@ def test_a_task_sends_one_marker_which_says_how_far_the_other_side_has_come():
         assert marker.num_rows == 1
         millisecond = marker["ts"].cast(pa.int64())[0].as_py() / 1000
         # Spark takes off this side's lateness: what is left is the other's watermark, less idle_after.
-        assert millisecond - lateness == COUNT_SHIFT + 2**41 - away - idle_after
+        assert millisecond - lateness == SHIFT + 2**41 - away - idle_after
         assert widened(marker["blob"][0].as_py(), SCHEMA).num_rows == 0
     assert list(Marker(spec, "left")(iter([]))) == []
     assert list(Marker(spec, "left")(iter([times[1].slice(1)]))) == [], "no usable time, no marker"

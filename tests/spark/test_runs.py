@@ -121,7 +121,7 @@ def test_rows_without_a_usable_time_are_left_out_and_counted_if_so_asked(tmp_pat
     def rows(*times):
         return pa.table({"ts": times, "x": [3] * len(times), "text": ["a"] * len(times)}, schema=SCHEMA)
 
-    found = spark.batch(rows(1_000, None, 2**52, 1_001), rows(None, -(2**52)), fails=fails)
+    found = spark.batch(rows(1_000, None, 2**62, 1_001), rows(None, -(2**62)), fails=fails)
     assert found.num_rows == 0
     assert (spark.counts["bad_left"], spark.counts["bad_right"]) == (2, 2)
     assert (spark.counts["rows_left"], spark.counts["rows_right"]) == (2, 0)

@@ -226,10 +226,8 @@ def line(totals: Totals) -> str:
 
 
 def moment(watermark: str | None) -> str:
-    """2026-01-05T14:30:00.120Z as people write it; integer times are as they are."""
-    if watermark is None or "T" not in watermark:
-        return watermark or "-"
-    return watermark.replace("T", " ").replace("Z", " UTC")
+    """2026-01-05T14:30:00.120Z as people write it."""
+    return "-" if watermark is None else watermark.replace("T", " ").replace("Z", " UTC")
 
 
 def size(count: float) -> str:
