@@ -231,7 +231,7 @@ def test_the_first_ctrl_c_says_what_it_waits_for_and_the_second_stops_at_once(jo
             time.sleep(1)
             os.killpg(process.pid, signal.SIGINT)
             said = process.stdout.readline()
-            assert said == "stopping when this micro-batch has ended (Ctrl-C again: at once)\n"
+            assert said == "stopping after this micro-batch (Ctrl-C again: at once)\n"
             with pytest.raises(subprocess.TimeoutExpired):
                 process.wait(2)
             os.killpg(process.pid, signal.SIGINT)

@@ -269,3 +269,22 @@ def test_explain_says_route_and_reason(streams):
     text = explain_join(*streams, "abs(l.x - r.x) <= 5", WINDOW, "left")
     assert "route: cells over 2 cores\n  because the predicate is a band of fixed width" in text
     assert "stored: the left side at home" in text
+    assert "copies: a row goes to one core, one in 8 to two" in text
+    assert "idle_after: none, so a side that sends nothing holds time back" in text
+    window = wm.within("2 seconds", idle_after="1 minute")
+    assert "idle_after: none" not in explain_join(*streams, "l.k = r.k", window)
+
+
+def test_rows_that_go_to_every_core_take_few_of_many_partitions_unless_told_otherwise(spark, streams):
+    before = spark.conf.get("spark.sql.shuffle.partitions")
+    spark.conf.set("spark.sql.shuffle.partitions", 200)
+    try:
+        text = explain_join(*streams, "l.x < r.x", WINDOW)
+        assert "route: split over 16 cores\n" in text
+        assert "over 16 of 200 partitions, unless cores= says otherwise" in text
+        assert "copies: every row goes to all 16 cores" in text
+        assert "copies: every right row goes to all 16 cores" in explain_join(*streams, "l.x < r.x", WINDOW, "left")
+        assert "route: split over 40 cores\n" in explain_join(*streams, "l.x < r.x", WINDOW, cores=40)
+        assert "route: hash over 200 cores\n" in explain_join(*streams, "l.k = r.k", WINDOW)
+    finally:
+        spark.conf.set("spark.sql.shuffle.partitions", before)

@@ -78,6 +78,16 @@ def test_when_all_has_expired_nothing_is_left(tmp_path):
     assert sum(map(len, chunks)) <= 6
 
 
+def test_stored_bytes_are_those_of_the_rows_that_are_kept(tmp_path):
+    spark = StandIn(specified("l.x = r.x", wm.within(5), "inner", SCHEMA, SCHEMA, cores=1), tmp_path)
+    sizes = []
+    for table in stream(1, 6, 500):
+        spark.batch(table, None)  # without the other side nothing expires
+        sizes.append(table.nbytes)
+        assert spark.last["stored_left"] == 500 * len(sizes)
+        assert spark.last["stored_bytes"] == pytest.approx(sum(sizes), rel=0.05)
+
+
 def test_the_state_of_another_join_is_refused(tmp_path):
     before = specified("l.x = r.x", wm.within(5), "inner", SCHEMA, SCHEMA)
     spark = StandIn(before, tmp_path)

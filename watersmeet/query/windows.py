@@ -244,7 +244,7 @@ def _unit(t: pa.DataType) -> str:
     return "s" if pa.types.is_date32(t) else "ms" if pa.types.is_date64(t) else t.unit
 
 
-def _plus(ticks: np.ndarray, delta: int | np.ndarray) -> np.ndarray:
+def plus(ticks: np.ndarray, delta: int | np.ndarray) -> np.ndarray:
     """ticks + delta, held at the ends of int64 instead of wrapping round."""
     if isinstance(delta, np.ndarray):
         up, down = np.maximum(delta, 0), np.minimum(delta, 0)
@@ -253,7 +253,7 @@ def _plus(ticks: np.ndarray, delta: int | np.ndarray) -> np.ndarray:
     if abs(delta) > _GREATEST:  # more than int64 holds: in several steps, of which three reach any end from any tick
         step = _GREATEST if delta > 0 else -_GREATEST
         rest = delta - step if abs(delta) < 3 * _GREATEST else 2 * step
-        return _plus(_plus(ticks, step), rest)
+        return plus(plus(ticks, step), rest)
     moved = room(ticks.size, np.int64)
     if ticks.size and delta >= 0 and ticks.max() > _GREATEST - delta:
         ticks = np.minimum(ticks, _GREATEST - delta)
@@ -363,10 +363,10 @@ class BoundTimeWindow:
             back, ahead = self._ticks(spec.before), self._ticks(spec.after)
             if side == "right":
                 back, ahead = ahead, back
-            return _plus(ticks, -back), _plus(ticks, ahead)
+            return plus(ticks, -back), plus(ticks, ahead)
         size, slide = self._ticks(spec.size), self._ticks(spec.slide)
         into = np.mod(ticks, slide)
-        return _plus(ticks, slide - size - np.mod(into - size, slide)), _plus(ticks, size - 1 - into)
+        return plus(ticks, slide - size - np.mod(into - size, slide)), plus(ticks, size - 1 - into)
 
     def expired_below(self, side: Side, watermark: int) -> int:
         """Tuples of `side` with a tick below this have high < watermark: no partner can come any more."""

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
 
 POLL_S = 0.25
-STOPPING = "stopping when this micro-batch has ended (Ctrl-C again: at once)"
+STOPPING = "stopping after this micro-batch (Ctrl-C again: at once)"
 LOG_EVERY_S = 2.0
 FILES = ("parquet", "orc", "csv", "json", "text", "xml")
 SHOWN_LOG = 15

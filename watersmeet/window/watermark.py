@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from watersmeet.query.windows import SIDES, Side, _plus, other
+from watersmeet.query.windows import SIDES, Side, other, plus
 from watersmeet.window.ticks import Span
 
 _LEAST = np.iinfo(np.int64).min
@@ -77,13 +77,13 @@ class Watermarks:
         before[0] = _LEAST if seen is None else seen
         np.maximum.accumulate(ticks[:-1], out=before[1:])
         np.maximum(before[1:], before[0], out=before[1:])
-        own = _plus(before, -lateness)
+        own = plus(before, -lateness)
         if seen is None:
             own[0] = _LEAST  # infinitely far behind
         held = own if least is None else np.maximum(own, max(least, _LEAST))
         idle_after = self._idle_after[away]
         beyond = np.int64(_LEAST if there is None else max(there, _LEAST))
-        limit = np.minimum(held, beyond if idle_after is None else np.maximum(_plus(own, -idle_after), beyond))
+        limit = np.minimum(held, beyond if idle_after is None else np.maximum(plus(own, -idle_after), beyond))
         late = ticks < limit
         return late if late.any() else None
 
