@@ -53,6 +53,9 @@ def window(scenario: Scenario) -> Any:
     left, right = (span(n) for n in given.lateness)
     time = scenario.time[0] if scenario.time[0] == scenario.time[1] else scenario.time
     options: dict[str, Any] = {"time": time, "lateness": left if left == right else (left, right)}
+    if given.idle_after != (None, None):
+        left, right = (None if n is None else span(n) for n in given.idle_after)
+        options["idle_after"] = left if left == right else (left, right)
     if isinstance(given, Within):
         if given.before == given.after:
             return wm.within(span(given.before), **options)

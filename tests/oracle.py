@@ -17,7 +17,8 @@ How the answer is found:
 
 1. Tuples arrive one by one: pushes in order, in a push the left rows, then the right rows.
 2. A tuple is late if its time is below the smaller of the two streams' watermarks at that moment. A stream's
-   watermark is its greatest time so far - lateness, and minus infinity before its first tuple.
+   watermark is its greatest time so far - lateness, and minus infinity before its first tuple. A stream that is more
+   than its `idle_after` behind the other counts as just that far behind.
    Late tuples take part in nothing.
 3. Every remaining left tuple is compared with every remaining right tuple: window, then predicate.
    The pair comes out in the step in which the later of the two arrived.
@@ -74,6 +75,7 @@ class Within:
     before: int
     after: int
     lateness: tuple[int, int] = (0, 0)
+    idle_after: tuple[int | None, int | None] = (None, None)
 
     def together(self, lt: int, rt: int) -> bool:
         return -self.before <= rt - lt <= self.after
@@ -87,6 +89,7 @@ class Hopping:
     size: int
     slide: int
     lateness: tuple[int, int] = (0, 0)
+    idle_after: tuple[int | None, int | None] = (None, None)
 
     def windows(self, t: int) -> set[int]:
         """The numbers k of all windows [k * slide, k * slide + size) that contain t."""
@@ -200,6 +203,16 @@ def expect(
     )
 
 
+def joint_watermark(left, right, idle_after):
+    """The join's watermark when those of the streams are these."""
+    left_idle, right_idle = idle_after
+    if left_idle is not None and right - left > left_idle:
+        return right - left_idle
+    if right_idle is not None and left - right > right_idle:
+        return left - right_idle
+    return min(left, right)
+
+
 def _arrive(steps, window, time):
     """All tuples in their order of arrival, and the join watermark at the end of each step."""
     left: list[Arrival] = []
@@ -209,8 +222,8 @@ def _arrive(steps, window, time):
 
     def join_watermark():
         # Not `greatest - lateness` on floats: times may be int64 extremes.
-        marks = [g if g == -INFINITY else g - lateness[side] for side, g in greatest.items()]
-        return min(marks)
+        left, right = (g if g == -INFINITY else g - lateness[side] for side, g in greatest.items())
+        return joint_watermark(left, right, getattr(window, "idle_after", (None, None)))
 
     def arrive(rows, side, own, others, column, number):
         for row in rows:

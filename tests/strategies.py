@@ -7,7 +7,7 @@ values; pushes of no rows at all; tuples out of order within the lateness and be
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hypothesis import strategies as st
@@ -56,21 +56,27 @@ def lateness() -> st.SearchStrategy[tuple[int, int]]:
     return st.one_of(one.map(lambda n: (n, n)), st.tuples(one, one))
 
 
+def idle_after() -> st.SearchStrategy[tuple[int | None, int | None]]:
+    one = st.sampled_from([None, 0, 1, 4, 1000])
+    return st.one_of(st.just((None, None)), one.map(lambda n: (n, n)), st.tuples(one, one))
+
+
 def windows(kind: str) -> st.SearchStrategy[Window]:
     if kind == "within":
         side = st.sampled_from([0, 1, 3, 5])
-        return st.builds(Within, side, side, lateness())
+        return st.builds(Within, side, side, lateness(), idle_after())
     if kind == "last":
         n = st.sampled_from([1, 2, 3, 4, 7, 100])
         return st.one_of(n.map(lambda n: Last(n, n)), st.builds(Last, n, n))
     size = st.integers(1, 7)
     if kind == "tumbling":
-        return st.builds(lambda size, late: Hopping(size, size, late), size, lateness())
+        return st.builds(lambda size, late, idle: Hopping(size, size, late, idle), size, lateness(), idle_after())
     if kind == "hopping":  # overlapping windows; the slide need not divide the size
         pairs = [(size, slide) for size in range(2, 8) for slide in range(1, size)]
     else:  # "gaps": some times lie in no window
         pairs = [(size, slide) for size in range(1, 6) for slide in range(size + 1, 9)]
-    return st.builds(lambda pair, late: Hopping(*pair, late), st.sampled_from(pairs), lateness())
+    hops = st.sampled_from(pairs)
+    return st.builds(lambda pair, late, idle: Hopping(*pair, late, idle), hops, lateness(), idle_after())
 
 
 def _edges(window: Window) -> list[int]:
@@ -112,6 +118,8 @@ class Setting:
         self._draw = draw
         self.predicate = draw(st.sampled_from(predicates))
         self.window = draw(windows(kind or draw(st.sampled_from(WINDOW_KINDS))))
+        if in_order and not isinstance(self.window, Last):  # however far one is behind, nothing of it is late
+            self.window = replace(self.window, idle_after=(None, None))
         self.how = how or draw(st.sampled_from(HOWS))
         self.timed = timed = not isinstance(self.window, Last)
         self.time = draw(st.sampled_from([("ts", "ts"), ("ts", "rts")])) if timed else ("ts", "ts")

@@ -60,6 +60,7 @@ say "installing watersmeet and its tools (a few hundred MB, once)"
 pip() { $venv/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt "$@"; }
 # Our own pinned setuptools builds the package: nothing outside constraints.txt is used.
 pip setuptools
-pip --no-build-isolation --editable '.[dev]'
+# The standard way to build PySpark, too: newer pips warn of the one that its setup.py alone would ask for.
+pip --no-build-isolation --use-pep517 --editable '.[dev]'
 echo "$key" >$stamp
 say "done"

@@ -157,8 +157,8 @@ def run(
     """Join two streams on Spark, as a job file says: two sources, a join, a sink.
 
     Shows rows/s in and out, batch time, watermark, state size and late rows while it runs. Ctrl-C stops it after the
-    micro-batch that is running; started again, it goes on from its checkpoint. Exit code 1 if the query fails,
-    2 if the job file is wrong.
+    micro-batch that is running, a second one at once; started again, it goes on from its checkpoint. Exit code 1 if
+    the query fails, 2 if the job file is wrong.
 
     Example: `watersmeet run trades.toml`
     """

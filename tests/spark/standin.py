@@ -11,7 +11,6 @@ import copy
 import random
 import shutil
 from collections import defaultdict
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pandas as pd
@@ -19,6 +18,7 @@ import pyarrow as pa
 
 from watersmeet.query.parse import parse
 from watersmeet.query.plan import compile_plan
+from watersmeet.query.windows import SIDES, other
 from watersmeet.routing.choose import choose_route
 from watersmeet.spark import cache
 from watersmeet.spark import joiner as joiner_module
@@ -27,18 +27,20 @@ from watersmeet.spark.clock import SparkClock
 from watersmeet.spark.cores import core_keys
 from watersmeet.spark.joiner import Joiner
 from watersmeet.spark.limits import LIMITS, Limits
+from watersmeet.spark.marker import Marker
 from watersmeet.spark.router import Router
 from watersmeet.spark.spec import JoinSpec, compiled, ordered_plan
 from watersmeet.spark.unpacker import unpacked
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-
-def specified(on, window, how, left: pa.Schema, right: pa.Schema, route="auto", cores=2, suffix="_right") -> JoinSpec:
+def specified(
+    on, window, how, left: pa.Schema, right: pa.Schema, route="auto", cores=2, suffix="_right", **options
+) -> JoinSpec:
     predicate = parse(on)
     plan = ordered_plan(compile_plan(predicate, left, right))
     chosen, _ = choose_route(route, plan, left, right, how, cores)
-    return JoinSpec(predicate, window, how, left, right, suffix, chosen, core_keys(chosen.cores, cores), cores)
+    keys = core_keys(chosen.cores, cores)
+    return JoinSpec(predicate, window, how, left, right, suffix, chosen, keys, cores, **options)
 
 
 class _Value:
@@ -153,8 +155,14 @@ class StandIn:
         packs = []
         for start, stop in zip([0, *cuts], [*cuts, table.num_rows], strict=True):
             pieces = table.slice(start, stop - start).to_batches(max_chunksize=self._random.choice([3, 1000, 100_000]))
-            for rows in Router(self.spec, side)(iter(pieces)):
-                packs += rows.to_pylist()
+            rows = [*Router(self.spec, side)(iter(pieces))]
+            away = other(side)
+            if compiled(self.spec).window.idle_after(away) is not None:
+                times = [piece.select([self.spec.window.time[SIDES.index(side)]]) for piece in pieces]
+                rows += Marker(self.spec, away)(iter(times))
+            for row in rows:
+                packs += row.set_column(3, "ts", row.column("ts").view(pa.int64())).to_pylist()
+        self._random.shuffle(packs)
         return packs
 
     def _attempts(self, packs, fails) -> list[pa.RecordBatch]:
@@ -186,7 +194,8 @@ class StandIn:
         for core, mine in by_core.items():
             self.handle.key = core
             half = len(mine) // 2
-            rows = [pd.DataFrame(part, columns=["side", "home", "blob"]) for part in (mine[:half], mine[half:]) if part]
+            columns = ["side", "home", "bad", "blob"]
+            rows = [pd.DataFrame(part, columns=columns) for part in (mine[:half], mine[half:]) if part]
             frames += joiner.handleInputRows((core,), iter(rows), times)
         for core, milliseconds in sorted(self.handle.timers):
             if milliseconds <= self.watermark:
@@ -202,7 +211,7 @@ class StandIn:
     def _move_watermark(self, packs) -> None:
         clock = SparkClock(compiled(self.spec).window)
         for pack in packs:
-            milliseconds = (pack["ts"] - _EPOCH) // timedelta(milliseconds=1)
+            milliseconds = pack["ts"] // 1000
             side = ("left", "right")[pack["side"]]
             self.greatest[side] = max(self.greatest.get(side, 0), milliseconds)
         if len(self.greatest) == 2:

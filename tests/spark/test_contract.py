@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from predicates import FAMILIES
-from strategies import key_pools
+from strategies import idle_after, key_pools
 
 import watersmeet as wm
 from watersmeet.spark.limits import LIMITS, Limits
@@ -27,7 +27,7 @@ SCHEMA = pa.schema(
     [("id", pa.int64()), ("ts", pa.int64()), ("k", pa.int64()), ("x", pa.int64()), ("f", pa.float64()),
      ("s", pa.string())]
 )  # fmt: skip
-BEGIN = 1_000  # Spark's watermark knows no times before 1970
+BEGINS = (1_000, 0, -5, -6 * 10**13, 9 * 10**15)  # before and after 1970, and the last that Spark's clock holds
 LIMITED = [LIMITS, Limits(step=100, chunk=60, small=40), Limits(step=1, chunk=1, small=0)]
 HOWS = ("inner", "left", "right", "full", "semi", "anti")
 
@@ -37,26 +37,28 @@ def spans():
 
 
 WINDOWS = st.one_of(
-    st.builds(oracle.Within, spans(), spans(), st.tuples(spans(), spans())),
+    st.builds(oracle.Within, spans(), spans(), st.tuples(spans(), spans()), idle_after()),
     st.builds(
-        lambda sizes, late: oracle.Hopping(*sizes, late),
+        lambda sizes, late, idle: oracle.Hopping(*sizes, late, idle),
         st.sampled_from([(1, 1), (4, 4), (7, 7), (2, 1), (6, 1), (6, 4)]),
         st.tuples(spans(), spans()),
+        idle_after(),
     ),
 )
 
 
 def as_user_writes(window):
+    options = {"lateness": window.lateness, "idle_after": window.idle_after}
     if isinstance(window, oracle.Within):
-        return wm.within(window.before, window.after, lateness=window.lateness)
-    return wm.hopping(window.size, window.slide, lateness=window.lateness)
+        return wm.within(window.before, window.after, **options)
+    return wm.hopping(window.size, window.slide, **options)
 
 
 @st.composite
 def streams(draw, predicate):
     """Micro-batches of (left rows, right rows); the time goes on, with a jitter."""
     pool = draw(key_pools(predicate))
-    batches, now = [], BEGIN
+    batches, now = [], draw(st.sampled_from(BEGINS))
     for _ in range(draw(st.integers(1, 6))):
         both = []
         for _ in range(2):
@@ -71,21 +73,23 @@ def expected(batches, window, how, holds):
     """(left id, right id) of every result that the watermark proves, and the number of late tuples."""
     left, right, late = [], [], 0
     greatest = {}
-    watermark = 0
+    watermark = -oracle.INFINITY
     for both in batches:
         for rows, kept in zip(both, (left, right), strict=True):
             late += sum(row["ts"] < watermark for row in rows)
             kept += [row for row in rows if row["ts"] >= watermark]
         for side, rows in zip(("left", "right"), both, strict=True):
             if rows:
-                greatest[side] = max(greatest.get(side, 0), max(row["ts"] for row in rows))
-        if len(greatest) == 2:
-            marks = [greatest[s] - late_by for s, late_by in zip(("left", "right"), window.lateness, strict=True)]
-            watermark = max(watermark, min(marks))
+                greatest[side] = max(greatest.get(side, rows[0]["ts"]), max(row["ts"] for row in rows))
+        marks = [
+            greatest.get(side, -oracle.INFINITY) - late_by
+            for side, late_by in zip(("left", "right"), window.lateness, strict=True)
+        ]
+        watermark = max(watermark, oracle.joint_watermark(*marks, window.idle_after))
     pairs = [(a["id"], b["id"]) for a in left for b in right
              if window.together(a["ts"], b["ts"]) and holds(a, b) is True]  # fmt: skip
     decided = {
-        side: {row["id"] for row in rows if watermark and window.greatest_partner(row["ts"], side) < watermark}
+        side: {row["id"] for row in rows if window.greatest_partner(row["ts"], side) < watermark}
         for side, rows in (("left", left), ("right", right))
     }
     results = Counter()

@@ -1,5 +1,7 @@
 """`watersmeet demo` on Spark, whole and small; its check finds what is wrong."""
 
+import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +17,8 @@ from watersmeet.demo import spark as demo
 from watersmeet.spark.progress import Totals
 from watersmeet.spark.runner import Ended
 
+from .conftest import ROOT
+
 
 def test_the_demo_joins_what_spark_refuses_and_checks_it(tmp_path):
     command = [sys.executable, "-m", "watersmeet", "demo", "--rows", "600000", "--folder", str(tmp_path / "ships")]
@@ -28,6 +32,49 @@ def test_the_demo_joins_what_spark_refuses_and_checks_it(tmp_path):
     again = subprocess.run(command, capture_output=True, text=True)
     assert again.returncode == 2
     assert "folder must be empty or new" in again.stderr
+
+
+def test_the_sample_of_results_has_rows_though_files_may_be_empty(tmp_path):
+    """A task that finds nothing leaves an empty file, and it may be the first."""
+    table = pa.table({name: [1, 2] for name in [*demo.SHOWN, "lat"]})
+    pq.write_table(table.slice(0, 0), tmp_path / "part-00000.parquet")
+    assert demo.sample(tmp_path).num_rows == 0
+    pq.write_table(table, tmp_path / "part-00001.parquet")
+    assert demo.sample(tmp_path).equals(table.select(demo.SHOWN))
+
+
+COMPILE = """
+from watersmeet.demo.kernels import Beside
+from watersmeet.demo.spark import NEAR
+print(Beside(NEAR, ("5 seconds", "2 seconds")).wait())
+"""
+JOIN = """
+import sys, tempfile
+from pathlib import Path
+import watersmeet as wm
+from spark.standin import StandIn, specified
+from watersmeet.demo import ships
+from watersmeet.demo.spark import NEAR
+from watersmeet.warm import kernels
+reports, contacts = ships.generate(20_000, 1)
+window = wm.within("5 seconds", lateness="2 seconds")
+spark = StandIn(specified(NEAR, window, "inner", reports.schema, contacts.schema), Path(tempfile.mkdtemp()))
+for start in range(0, 20_000, 5_000):
+    spark.batch(reports.slice(start, 5_000), contacts.slice(start, 5_000))
+print(kernels())
+"""
+
+
+@pytest.mark.long
+def test_all_that_the_join_needs_is_compiled_while_spark_starts(tmp_path):
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}"}
+    found = [
+        subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
+        for program in (COMPILE, JOIN, COMPILE)
+    ]
+    assert re.fullmatch(r"\d+ kernels compiled meanwhile, in \d+ s; once on this machine.\n", found[0].stdout), found
+    assert re.fullmatch(r"Kernels\(compiled=0, loaded=\d\d\)\n", found[1].stdout), found
+    assert re.fullmatch(r"\d+ kernels are compiled already.\n", found[2].stdout), found
 
 
 @pytest.fixture

@@ -146,6 +146,7 @@ def test_rows_may_be_filtered_and_computed_on_the_way_in_and_out(job, spark, tmp
         ("l.x - r.x", "l.x - ", "join: on is not valid SQL"),
         ('lateness = "1 second"', 'time = "when"', "join: time column 'when' is not in the left stream"),
         ('lateness = "1 second"', 'route = "bus"', "join: route must be"),
+        ('lateness = "1 second"', 'bad_rows = "skip"', "join: bad_rows must be one of fail, drop"),
         ('path = "out"', 'path = "out"\nselect = ["q"]', "sink.select: "),
         ('[sink]\nformat = "parquet"', '[sink]\nformat = "parkett"', "sink.format: "),
         ('path = "out"', "", "sink"),
@@ -212,3 +213,31 @@ def test_ctrl_c_stops_the_command_cleanly(tmp_path):
     assert len(list(commits.glob("[0-9]*"))) >= 2
     ids = duckdb.sql(f"select x, x_right, count(*) from '{tmp_path}/out/*.parquet' group by all").fetchall()
     assert ids and all(abs(left - right) <= 1 and count == 1 for left, right, count in ids)
+
+
+def test_the_first_ctrl_c_says_what_it_waits_for_and_the_second_stops_at_once(job, tmp_path):
+    """The micro-batch sleeps for minutes: only the second may end it."""
+    slow = """path = "left"\nwhere = "length(reflect('java.lang.Thread', 'sleep', 300000L)) > 0" """
+    job(replace={'path = "left"': slow, "[run]": '[spark]\nmaster = "local[2]"\n[run]'})
+    command = [sys.executable, "-u", "-m", "watersmeet", "run", str(tmp_path / "job.toml")]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+    ) as process:
+        try:
+            begun = tmp_path / "checkpoint" / "offsets" / "0"
+            deadline = time.monotonic() + 120
+            while not begun.exists() and process.poll() is None and time.monotonic() < deadline:
+                time.sleep(0.1)
+            time.sleep(1)
+            os.killpg(process.pid, signal.SIGINT)
+            said = process.stdout.readline()
+            assert said == "stopping after this micro-batch (Ctrl-C again: at once)\n"
+            with pytest.raises(subprocess.TimeoutExpired):
+                process.wait(2)
+            os.killpg(process.pid, signal.SIGINT)
+            out, _ = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert process.returncode == 0, out
+    assert "stopped after" in out and "Traceback" not in out
+    assert not (tmp_path / "checkpoint" / "commits" / "0").exists()

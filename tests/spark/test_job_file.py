@@ -83,6 +83,15 @@ def test_each_side_may_have_its_time_and_lateness(job_file):
     assert job.join.window == wm.hopping("1 hour", "5 minutes", ("ts", "seen_at"), (0, "2 seconds"))
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [('"1 minute"', "1 minute"), ('["1 minute", "never"]', ("1 minute", None)), ("90", 90), ('"never"', None)],
+)
+def test_a_side_may_be_idle_after_a_while(job_file, text, expected):
+    job = load(job_file(replace={'window = "within 1 second"': f'window = "within 1 second"\nidle_after = {text}'}))
+    assert job.join.window == wm.within("1 second", idle_after=expected)
+
+
 def test_the_environment_fills_in(job_file, monkeypatch):
     path = job_file(replace={'"trades"': '"/data/${DAY}/trades"'})
     with pytest.raises(JobError, match=r"left\.path: the environment variable DAY is not set"):
@@ -124,6 +133,7 @@ def test_a_sink_that_keeps_nothing_needs_no_checkpoint(job_file, form):
         ("within 1 second", "last 100", "join.window: must be of time on Spark (within, tumbling, hopping)"),
         ('[sink]\nformat = "parquet"', 'lateness = "soon"\n[sink]\nformat = "parquet"', "join.lateness: it is not"),
         ('[sink]\nformat = "parquet"', 'lateness = ["0"]\n[sink]\nformat = "parquet"', "join.lateness: must be text"),
+        ('[sink]\nformat = "parquet"', 'idle_after = "soon"\n[sink]\nformat = "parquet"', "join.idle_after: it is not"),
         ('[sink]\nformat = "parquet"', 'time = 3\n[sink]\nformat = "parquet"', "join.time: must be text"),
         ('[sink]\nformat = "parquet"', 'how = "outer"\n[sink]\nformat = "parquet"', "join.how: must be one of inner"),
         ('checkpoint = "checkpoint"', "", "run.checkpoint: is missing"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from pyspark.sql import functions as F
 
 import watersmeet as wm
 from watersmeet.spark import explain_join, stream_join
+from watersmeet.spark.clock import shown
 from watersmeet.spark.cores import core_keys, murmur3
 
 from . import cases
@@ -70,8 +72,8 @@ def counters(query, name="watersmeet"):
     return total
 
 
-def joined(spark, folder, on="l.k = r.k", window=WINDOW, how="left"):
-    return stream_join(read(spark, folder / "left"), read(spark, folder / "right"), on, window, how)
+def joined(spark, folder, on="l.k = r.k", window=WINDOW, how="left", **options):
+    return stream_join(read(spark, folder / "left"), read(spark, folder / "right"), on, window, how, **options)
 
 
 def ids(folder):
@@ -102,11 +104,78 @@ def test_late_tuples_are_counted_and_a_restart_goes_on(spark, tmp_path):
         run(joined(spark, tmp_path, on="l.k = r.k and l.x = r.x"), tmp_path)
 
 
-def test_a_null_time_fails_the_query_and_says_so(spark, tmp_path):
-    write(tmp_path / "left", [[at(0, 1), at(0, 2, ts=None)]])
-    write(tmp_path / "right", [[at(0, 1)]])
-    with pytest.raises(StreamingQueryException, match="time column 'ts' of the left stream is null"):
+def test_times_before_1970_are_over_like_any_other(spark, tmp_path):
+    """State is freed, and a row without partner comes out, while all there is lies before 1970."""
+    before = -BEGIN / SECOND - 1000  # 1969-12-31 23:43:20
+    write(tmp_path / "left", [[at(before, 1), at(before, 2, k=2)], [at(before + 60, 3)], [at(before + 120, 4)]])
+    write(tmp_path / "right", [[at(before + 1, 1)], [at(before + 60, 2)], [at(before + 120, 3)]])
+    query = run(joined(spark, tmp_path), tmp_path)
+    assert ids(tmp_path) == [(1, 1), (2, None), (3, 2), (4, 3)]
+    last = query.recentProgress[-1]
+    assert last["observedMetrics"]["watersmeet"]["stored_left"] <= 2
+    assert shown(last["eventTime"]["watermark"]) == "1969-12-31T23:45:19.000Z"
+
+
+def test_integer_times_travel_as_milliseconds_before_and_after_zero(spark, tmp_path):
+    write(tmp_path / "left", [[at(0, 1, x=-1000), at(0, 2, x=-900, k=2)], [at(0, 3, x=-1)], [at(0, 4, x=500)]])
+    write(tmp_path / "right", [[at(0, 1, x=-998)], [at(0, 2, x=2)], [at(0, 3, x=500)]])
+    frames = [read(spark, tmp_path / side).selectExpr("id", "x as ts", "k") for side in ("left", "right")]
+    query = run(stream_join(*frames, "l.k = r.k", wm.within(5, lateness=1), "left"), tmp_path)
+    assert ids(tmp_path) == [(1, 1), (2, None), (3, 2), (4, 3)]
+    assert shown(query.recentProgress[-1]["eventTime"]["watermark"]) == "1970-01-01T00:00:00.499Z"
+    assert counters(query)["late_left"] == counters(query)["late_right"] == 0
+
+
+def test_a_silent_side_holds_time_back_only_until_it_is_idle(spark, tmp_path):
+    """The right side sends one row, then nothing; then it wakes up, with rows that are too late by now."""
+    minutes = [[at(60 * n, n), at(60 * n + 30, 100 + n)] for n in range(6)]
+    write(tmp_path / "left", minutes)
+    write(tmp_path / "right", [[at(0, 0)]])
+    window = wm.within("2 seconds", lateness=("1 second", "3 seconds"), idle_after="45 seconds")
+    frame = joined(spark, tmp_path, window=window)
+    query = run(frame, tmp_path)
+    alone = [(100, None), *((n, None) for n in range(1, 5)), *((100 + n, None) for n in range(1, 5))]
+    assert ids(tmp_path) == sorted([(0, 0), *alone], key=str)
+    assert shown(query.recentProgress[-1]["eventTime"]["watermark"]) == moment(330 - 1 - 45)
+    assert query.recentProgress[-1]["observedMetrics"]["watersmeet"]["stored_left"] <= 4
+    assert counters(query)["rows_left"] == 12, "rows are read twice for their time, and counted once"
+    write(tmp_path / "right", [[at(283.9, 1), at(285, 2), at(331, 3)]])
+    query = run(frame, tmp_path)
+    assert (counters(query)["late_right"], counters(query)["rows_right"]) == (1, 3)
+    # Spark remembers the join's watermark at a restart, not each side's: the left has shown nothing since.
+    still = moment(330 - 1 - 45)
+    # Without idle_after the same checkpoint goes on: the right side is waited for again.
+    write(tmp_path / "left", [[at(360, 6)], [at(420, 7)]])
+    query = run(joined(spark, tmp_path, window=WINDOW), tmp_path)
+    assert shown(query.recentProgress[-1]["eventTime"]["watermark"]) == still
+    assert ids(tmp_path) == sorted([(0, 0), *alone, (105, 3)], key=str)
+    assert sum(each["numInputRows"] for each in query.recentProgress) == 2, "rows are read once again"
+    # And with it, once more: that is the way out for a query that has been waiting.
+    write(tmp_path / "left", [[at(480, 8)]])
+    run(frame, tmp_path)
+    assert ids(tmp_path) == sorted([(0, 0), *alone, (5, None), (105, 3), (6, None), (7, None)], key=str)
+
+
+def moment(second):
+    return f"{datetime.datetime.fromtimestamp(BEGIN // SECOND + second, datetime.UTC):%Y-%m-%dT%H:%M:%S}.000Z"
+
+
+def test_a_null_time_fails_the_query_and_says_what_to_do_or_is_left_out_and_counted(spark, tmp_path):
+    far = 2**63 - 1  # microseconds
+    write(tmp_path / "left", [[at(0, 1), at(0, 2, ts=None)], [at(1, 3, ts=None)]])
+    write(tmp_path / "right", [[at(0, 1), at(0, 2, ts=far)], [at(1, 3, ts=-far), at(1, 4)]])
+    with pytest.raises(StreamingQueryException) as error:
         run(joined(spark, tmp_path), tmp_path)
+    assert "time column 'ts' of the left stream is null in row 1" in str(error.value) or (
+        f"time column 'ts' of the right stream has a time that Spark's clock cannot hold in row 1 of this batch, {far}"
+    ) in str(error.value)
+    assert "filter such rows out before the join" in str(error.value) and "bad_rows='drop'" in str(error.value)
+    # The same checkpoint goes on, where another remedy is chosen.
+    query = run(joined(spark, tmp_path, bad_rows="drop"), tmp_path)
+    found = counters(query)
+    assert (found["bad_left"], found["bad_right"]) == (2, 2)
+    assert (found["rows_left"], found["rows_right"]) == (1, 2)
+    assert ids(tmp_path) == [(1, 1), (1, 4)]
 
 
 def test_values_of_every_type_come_through_unchanged(spark, tmp_path):
@@ -170,6 +239,7 @@ def test_columns_are_all_of_the_left_then_all_of_the_right(spark, streams):
         ({"route": "split", "on": "l.x < r.x", "how": "full"}, "cannot do a full join"),
         ({"cores": 3}, "cores must be at most spark.sql.shuffle.partitions, which is 2"),
         ({"cores": 0}, "cores must be at least 1"),
+        ({"bad_rows": "skip"}, "bad_rows must be one of fail, drop, got 'skip'"),
         ({"suffix": ""}, "suffix '' gives two result columns"),
     ],
 )
@@ -200,3 +270,22 @@ def test_explain_says_route_and_reason(streams):
     text = explain_join(*streams, "abs(l.x - r.x) <= 5", WINDOW, "left")
     assert "route: cells over 2 cores\n  because the predicate is a band of fixed width" in text
     assert "stored: the left side at home" in text
+    assert "copies: a row goes to one core, one in 8 to two" in text
+    assert "idle_after: none, so a side that sends nothing holds time back" in text
+    window = wm.within("2 seconds", idle_after="1 minute")
+    assert "idle_after: none" not in explain_join(*streams, "l.k = r.k", window)
+
+
+def test_rows_that_go_to_every_core_take_few_of_many_partitions_unless_told_otherwise(spark, streams):
+    before = spark.conf.get("spark.sql.shuffle.partitions")
+    spark.conf.set("spark.sql.shuffle.partitions", 200)
+    try:
+        text = explain_join(*streams, "l.x < r.x", WINDOW)
+        assert "route: split over 16 cores\n" in text
+        assert "over 16 of 200 partitions, unless cores= says otherwise" in text
+        assert "copies: every row goes to all 16 cores" in text
+        assert "copies: every right row goes to all 16 cores" in explain_join(*streams, "l.x < r.x", WINDOW, "left")
+        assert "route: split over 40 cores\n" in explain_join(*streams, "l.x < r.x", WINDOW, cores=40)
+        assert "route: hash over 200 cores\n" in explain_join(*streams, "l.k = r.k", WINDOW)
+    finally:
+        spark.conf.set("spark.sql.shuffle.partitions", before)

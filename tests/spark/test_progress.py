@@ -10,7 +10,7 @@ from watersmeet.spark.progress import Totals, Watch, clock, counters, facts, lin
 
 def record(batch, rows, took_ms, *, out=None, late=None, watermark="1970-01-01T00:00:00.000Z", sink=-1):
     counted = {} if out is None else {"rows_out": out, "late_left": late[0], "late_right": late[1]}
-    counted |= {} if out is None else {"stored_left": 40, "stored_right": 2}
+    counted |= {} if out is None else {"stored_left": 40, "stored_right": 2, "stored_bytes": 1_234}
     return {
         "batchId": batch,
         "timestamp": f"2026-01-01T00:00:{batch:02}.000Z",
@@ -26,21 +26,22 @@ def record(batch, rows, took_ms, *, out=None, late=None, watermark="1970-01-01T0
 def test_micro_batches_add_up():
     totals = Totals()
     totals.add(record(0, 1000, 500, out=300, late=(0, 1)))
-    totals.add(record(1, 2000, 1000, out=100, late=(2, 0), watermark="2026-01-05T14:30:00.120Z"))
+    totals.add(record(1, 2000, 1000, out=100, late=(2, 0), watermark="4026-01-05T14:30:00.120Z"))
     assert (totals.rows_in, totals.rows_out, totals.late, totals.batches) == (3000, 400, (2, 1), 2)
     assert (totals.in_per_s, totals.out_per_s) == (2000, 100)
+    assert totals.rates == (2000, 100), "without the first, in which Python workers start"
     assert totals.state_rows == 42
     assert dict(facts(totals)) == {
         "rows in": "3,000  (2,000 rows/s)",
         "rows out": "400  (100 rows/s)",
         "micro-batches": "2",
-        "batch time": "1.00 s, 0.75 s on average",
+        "batch time": "1.00 s, 1.00 s on average",
         "watermark": "2026-01-05 14:30:00.120 UTC",
-        "state": "1.5 MB, 42 rows",
+        "state": "42 rows, 1.2 kB",
         "late rows": "2 left, 1 right",
     }
     expected = "batch 1, 2,000 rows/s in, 100 rows/s out, 1.00 s, watermark 2026-01-05 14:30:00.120 UTC"
-    assert line(totals) == f"{expected}, state 1.5 MB, late 3"
+    assert line(totals) == f"{expected}, state 42 rows, 1.2 kB, late 3"
 
 
 def test_an_idle_record_changes_only_the_rates():
@@ -49,7 +50,21 @@ def test_an_idle_record_changes_only_the_rates():
     totals.add(record(1, 0, 20, out=0, late=(0, 0)))
     assert (totals.rows_in, totals.batches, totals.in_per_s, totals.seconds) == (1000, 1, 0, [0.5])
     assert dict(facts(totals))["rows in"] == "1,000  (0 rows/s)"
-    assert dict(facts(totals, ended=True))["rows in"] == "1,000  (2,000 rows/s)"
+    assert dict(facts(totals, ended=True))["rows in"] == "1,000  (first micro-batch: workers start)"
+
+
+def test_the_first_micro_batch_is_no_measure_of_speed():
+    totals = Totals()
+    totals.add(record(0, 1000, 50_000, out=300, late=(0, 0)))
+    assert dict(facts(totals))["rows in"] == "1,000  (first micro-batch: workers start)"
+    assert dict(facts(totals))["rows out"] == "300"
+    assert line(totals).startswith("batch 0, first micro-batch: workers start, 50.00 s, watermark")
+    totals.add(record(1, 2000, 1000, out=100, late=(0, 0)))
+    totals.add(record(2, 2000, 3000, out=300, late=(0, 0)))
+    assert line(totals).startswith("batch 2, 667 rows/s in, 100 rows/s out, 3.00 s")
+    assert dict(facts(totals, ended=True))["rows in"] == "5,000  (1,000 rows/s)"
+    assert dict(facts(totals, ended=True))["rows out"] == "700  (100 rows/s)"
+    assert dict(facts(totals, ended=True))["batch time"] == "3.00 s, 2.00 s on average"
 
 
 def test_rows_out_are_the_sinks_where_nobody_else_counts():
@@ -57,8 +72,64 @@ def test_rows_out_are_the_sinks_where_nobody_else_counts():
     totals.add(record(0, 10, 100))
     assert totals.rows_out is None
     assert dict(facts(totals))["rows out"] == dict(facts(totals))["late rows"] == "-"
+    assert dict(facts(totals))["state"] == "1.5 MB of memory"
     totals.add(record(1, 10, 100, sink=7))
     assert totals.rows_out == 7
+
+
+def of_sides(batch, left, right, stored, second, bad=0):
+    """A record of our join, with its watermark at some second of 2026; None: there is none yet."""
+    watermark = "1970-01-01T00:00:00.000Z" if second is None else f"4026-01-01T00:00:{second:02}.000Z"
+    one = record(batch, 8 * (left + right), 100, out=0, late=(0, 0), watermark=watermark)
+    one["observedMetrics"]["watersmeet"] |= {"rows_left": left, "rows_right": right, "bad_left": bad, "bad_right": 0}
+    one["observedMetrics"]["watersmeet"] |= {"stored_left": stored, "stored_right": 0}
+    return one
+
+
+def test_rows_in_are_those_of_the_join_where_it_counts_them():
+    """Spark counts rows of a source twice that is read twice."""
+    totals = Totals()
+    totals.add(of_sides(0, 10, 5, 0, None, bad=2))
+    assert (totals.rows_in, totals.bad) == (17, (2, 0))
+    assert dict(facts(totals))["bad rows"] == "2 left, 0 right"
+    assert line(totals).endswith("late 0, bad 2")
+
+
+def test_a_silent_side_that_holds_the_watermark_is_worth_a_warning():
+    totals = Totals()
+    totals.add(of_sides(0, 10, 10, 20, None))
+    for number in range(1, 4):
+        assert totals.warning is None
+        totals.add(of_sides(number, 10, 0, 20 + 10_000 * number, 5))  # it moved once more, after the first
+    assert totals.warning == (
+        "right has sent nothing for 3 micro-batches: the watermark stands still and 30,020 rows wait; "
+        "give the window an idle_after, so that it is not waited for"
+    )
+    console = Console(file=io.StringIO(), width=80)
+    console.print(panel(Watch(None), "job", "running"))
+    assert "warning" not in console.file.getvalue()
+    watch = Watch(None)
+    watch.totals = totals
+    console.print(panel(watch, "job", "running"))
+    assert "warning: right has sent nothing for 3 micro-batches" in console.file.getvalue()
+    totals.add(of_sides(4, 10, 1, 50_000, 5))
+    assert totals.warning is None
+
+
+def test_a_side_that_never_sent_anything_is_silent_too():
+    totals = Totals()
+    for number in range(3):
+        totals.add(of_sides(number, 0, 10, 10 * number, None))
+    assert totals.warning.startswith("left has sent nothing for 3 micro-batches")
+
+
+def test_no_warning_while_time_goes_on_or_nothing_piles_up():
+    moving, bounded, idle = Totals(), Totals(), Totals()
+    for number in range(9):
+        moving.add(of_sides(number, 10, 0, 100 * number, number))
+        bounded.add(of_sides(number, 10, 0, 0, None))
+        idle.add(of_sides(number, 0, 0, 100, None))
+    assert moving.warning is bounded.warning is idle.warning is None
 
 
 def test_counters_are_read_as_classic_and_as_connect_write_them():
@@ -78,7 +149,7 @@ def test_units():
     assert [size(n) for n in (0, 999, 1500, 2.5e6)] == ["0 B", "999 B", "1.5 kB", "2.5 MB"]
     assert [size(n) for n in (3e9, 4e12)] == ["3.0 GB", "4000.0 GB"]
     assert clock(3725.9) == "1:02:05"
-    assert moment("2026-01-05T14:30:00Z") == "2026-01-05 14:30:00.000 UTC"
+    assert moment("2026-01-05T14:30:00.000Z") == "2026-01-05 14:30:00.000 UTC"
 
 
 def test_a_watch_sees_every_batch_of_a_real_query_once(spark, tmp_path):

@@ -82,6 +82,16 @@ def test_when_all_has_expired_nothing_is_left(tmp_path):
     assert sum(map(len, chunks)) <= 6
 
 
+def test_stored_bytes_are_those_of_the_rows_that_are_kept(tmp_path):
+    spark = StandIn(specified("l.x = r.x", wm.within(5), "inner", SCHEMA, SCHEMA, cores=1), tmp_path)
+    sizes = []
+    for table in stream(1, 6, 500):
+        spark.batch(table, None)  # without the other side nothing expires
+        sizes.append(table.nbytes)
+        assert spark.last["stored_left"] == 500 * len(sizes)
+        assert spark.last["stored_bytes"] == pytest.approx(sum(sizes), rel=0.05)
+
+
 def test_the_state_of_another_join_is_refused(tmp_path):
     before = specified("l.x = r.x", wm.within(5), "inner", SCHEMA, SCHEMA)
     spark = StandIn(before, tmp_path)
@@ -113,8 +123,42 @@ def test_core_0_hears_of_every_batch_so_that_it_can_refuse(tmp_path):
 def test_a_null_time_is_refused(tmp_path):
     spec = specified("l.x = r.x", wm.within(5), "inner", SCHEMA, SCHEMA)
     bad = pa.table({"ts": [1_000, None], "x": [3, 4], "text": ["a", "b"]}, schema=SCHEMA)
-    with pytest.raises(ValueError, match="time column 'ts' of the left stream is null"):
+    with pytest.raises(ValueError, match="time column 'ts' of the left stream is null.*bad_rows='drop'"):
         StandIn(spec, tmp_path).batch(bad, None)
+
+
+@pytest.mark.parametrize("fails", [0, 1])
+def test_rows_without_a_usable_time_are_left_out_and_counted_if_so_asked(tmp_path, fails):
+    spec = specified("l.x = r.x", wm.within(5), "full", SCHEMA, SCHEMA, bad_rows="drop")
+    spark = StandIn(spec, tmp_path)
+
+    def rows(*times):
+        return pa.table({"ts": times, "x": [3] * len(times), "text": ["a"] * len(times)}, schema=SCHEMA)
+
+    found = spark.batch(rows(1_000, None, 2**62, 1_001), rows(None, -(2**62)), fails=fails)
+    assert found.num_rows == 0
+    assert (spark.counts["bad_left"], spark.counts["bad_right"]) == (2, 2)
+    assert (spark.counts["rows_left"], spark.counts["rows_right"]) == (2, 0)
+    assert spark.watermark == 0, "a side that has sent only bad rows has sent no time"
+    found = spark.batch(None, rows(1_003, -(2**63), 1_002), fails=fails)
+    assert sorted(zip(found["ts"].to_pylist(), found["ts_right"].to_pylist(), strict=True)) == [
+        (1_000, 1_002), (1_000, 1_003), (1_001, 1_002), (1_001, 1_003),
+    ]  # fmt: skip
+    assert (spark.counts["bad_left"], spark.counts["bad_right"]) == (2, 3)
+
+
+def test_a_date_that_does_not_fit_beside_timestamps_is_a_bad_row(tmp_path):
+    left = pa.schema([("ts", pa.date32()), ("x", pa.int64()), ("text", pa.string())])
+    right = SCHEMA.set(0, pa.field("ts", pa.timestamp("us")))
+    spec = specified("l.x = r.x", wm.within("1 day"), "inner", left, right, bad_rows="drop")
+    spark = StandIn(spec, tmp_path)
+    times = pa.array([10, 2**31 - 1, None, -(2**31)], pa.date32())
+    days = pa.table({"ts": times, "x": [1] * 4, "text": [""] * 4}, left)
+    spark.batch(days, None)
+    assert (spark.counts["rows_left"], spark.counts["bad_left"]) == (1, 3)
+    spark.spec = replace(spec, bad_rows="fail")
+    with pytest.raises(ValueError, match=r"Spark's clock cannot hold in row \d of this batch, 2147483647 as a number"):
+        spark.batch(days.slice(0, 2), None)
 
 
 # -- limits that are reached -----------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.syntax import Syntax
 
 from watersmeet.demo.embedded import preview
+from watersmeet.demo.kernels import Beside
 from watersmeet.demo.ships import generate, write
 from watersmeet.spark.job import load
 from watersmeet.spark.runner import Ended, first_line, tail
@@ -94,6 +95,14 @@ def run(rows: int, seed: int, console: Console, folder: Path | None = None) -> b
 
 
 def play(folder: Path, rows: int, seed: int, console: Console) -> bool:
+    kernels = Beside(NEAR, (f"{WINDOW_US // 1_000_000} seconds", f"{LATENESS_US // 1_000_000} seconds"))
+    try:
+        return played(folder, rows, seed, console, kernels)
+    finally:
+        kernels.stop()
+
+
+def played(folder: Path, rows: int, seed: int, console: Console, kernels: Beside) -> bool:
     files = max(2, round(rows / BATCH_ROWS))
     with console.status("making two streams ..."):
         tables = generate(rows, seed)
@@ -111,6 +120,8 @@ def play(folder: Path, rows: int, seed: int, console: Console) -> bool:
         console.print(f"Spark {spark.version} is ready after {perf_counter() - start:.1f} s.", highlight=False)
         with console.status("asking Spark's own join ..."):
             console.print(f"Spark's own join says: [yellow]{refusal(spark, folder)}[/]\n", highlight=False)
+        with console.status("compiling kernels, once on this machine (half a minute) ..."):
+            console.print(kernels.wait(), highlight=False)
         (folder / "ships.toml").write_text(JOB)
         console.print("[bold]ships.toml[/], for [cyan]watersmeet run ships.toml[/]:")
         console.print(Syntax(JOB, "toml", background_color="default"))
@@ -123,10 +134,9 @@ def play(folder: Path, rows: int, seed: int, console: Console) -> bool:
     if ended.stopped:
         console.print("stopped before the end; nothing is checked")
         return False
-    took = sum(ended.totals.seconds)
-    console.print(f"\njoined in {took:.1f} s: {2 * rows / took:,.0f} rows/s", highlight=False)
-    results = sorted((folder / "sightings").glob("*.parquet"))
-    console.print(preview(pq.read_table(results[0]).select(SHOWN), "sightings, the results", decimals=4))
+    speed = "" if ended.totals.rates is None else f"; {ended.totals.rates[0]:,.0f} rows/s after the first micro-batch"
+    console.print(f"\njoined {2 * rows:,} rows in {sum(ended.totals.seconds):.1f} s{speed}", highlight=False)
+    console.print(preview(sample(folder / "sightings"), "sightings, the results", decimals=4))
     with console.status("checking every result with DuckDB ..."):
         problems, how = verify(arrived, folder, ended)
     for problem in problems:
@@ -134,6 +144,12 @@ def play(folder: Path, rows: int, seed: int, console: Console) -> bool:
     if not problems:
         console.print(f"[bold green]correct:[/] {how}", soft_wrap=True, highlight=False)
     return not problems
+
+
+def sample(folder: Path) -> pa.Table:
+    """Some of the results: those of the first file that has any."""
+    files = [pq.ParquetFile(path) for path in sorted(folder.glob("*.parquet"))]
+    return next((file for file in files if file.metadata.num_rows), files[0]).read().select(SHOWN)
 
 
 def refusal(spark, folder: Path) -> str:

@@ -56,9 +56,10 @@ class Clock:
     def __post_init__(self) -> None:
         if self.watermarks is None and isinstance(self.window, BoundTimeWindow):
             lateness = {side: self.window.lateness(side) for side in SIDES}
-            if self._one_time:
-                lateness = dict.fromkeys(SIDES, max(lateness.values()))
-            self.watermarks = Watermarks(lateness)
+            idle_after = {side: self.window.idle_after(side) for side in SIDES}
+            if self._one_time:  # never behind itself
+                lateness, idle_after = dict.fromkeys(SIDES, max(lateness.values())), dict.fromkeys(SIDES)
+            self.watermarks = Watermarks(lateness, idle_after)
 
     @property
     def _one_time(self) -> bool:

@@ -22,15 +22,19 @@ KINDS: dict[str, tuple[Any, str, range]] = {
     "hopping": (hopping, "1 hour, 5 minutes", range(2, 3)),
 }
 
+NEVER = "never"
 
-def window_of(text: str, time: Any, lateness: Any, name: str) -> Window:
-    """The window that the text describes; `name` is what errors call it."""
+
+def window_of(text: str, time: Any, lateness: Any, name: str, idle_after: Any = None) -> Window:
+    """The window that the text describes; `name` is what errors call it. idle_after may be "never", for a side."""
     kind, sizes = _parts(text, name)
     make = KINDS[kind][0]
     if kind == "last":
         return make(*sizes)
     late = [number_or_text(one) for one in lateness] if isinstance(lateness, list | tuple) else number_or_text(lateness)
-    return make(*sizes, time=time, lateness=late)
+    idle = idle_after if isinstance(idle_after, list | tuple) else (idle_after, idle_after)
+    idle = [None if one == NEVER else number_or_text(one) for one in idle]
+    return make(*sizes, time=time, lateness=late, idle_after=idle)
 
 
 def counts_whole_numbers(text: str, name: str) -> bool | None:

@@ -20,8 +20,9 @@ The specifications here know column names and lengths; `bind` turns one into a `
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
+from html import escape
 from typing import Any, Literal
 
 import numpy as np
@@ -43,10 +44,12 @@ def other(side: Side) -> Side:
 
 @dataclass(frozen=True)
 class TimeWindow:
-    """What all windows over time share: the time column and the lateness of each side."""
+    """What all windows over time share: the time column and the lateness of each side, and how far each may be behind
+    the other before it is idle, and no longer waited for (None: however far)."""
 
     time: tuple[str, str]
     lateness: tuple[Duration, Duration]
+    idle_after: tuple[Duration | None, Duration | None] = field(default=(None, None), kw_only=True)
 
     def lengths(self) -> tuple[tuple[str, Duration], ...]:
         raise NotImplementedError
@@ -71,8 +74,9 @@ class TimeWindow:
                 f"{types[1]}; cast one of them"
             )
         unitless = clocks[0] == "integer"
-        lateness = tuple((f"lateness ({side})", d) for side, d in zip(SIDES, self.lateness, strict=True))
-        for name, length in self.lengths() + lateness:
+        of_sides = [(f"lateness ({side})", d) for side, d in zip(SIDES, self.lateness, strict=True)]
+        of_sides += [(f"idle_after ({side})", d) for side, d in zip(SIDES, self.idle_after, strict=True) if d]
+        for name, length in (*self.lengths(), *of_sides):
             if length.unitless != unitless and length.amount != 0:
                 kind = "a number such as 10" if unitless else "a length such as '10 seconds'"
                 raise TypeError(f"{name} must be {kind} for time columns of type {types[0]}, got {str(length)!r}")
@@ -97,15 +101,22 @@ class TimeWindow:
         given = [_argument(length) for length in lengths]
         given.append(f"time={left!r}" if left == right else f"time={self.time!r}")
         if any(late.amount for late in self.lateness):
-            early, late = (_argument(each) for each in self.lateness)
-            given.append(f"lateness={early}" if early == late else f"lateness=({early}, {late})")
+            given.append(f"lateness={_arguments(self.lateness)}")
+        if self.idle_after != (None, None):
+            given.append(f"idle_after={_arguments(self.idle_after)}")
         return f"{name}({', '.join(given)})"
+
+    def _repr_html_(self) -> str:
+        return f"<code>{escape(repr(self))}</code>"
 
     def _time_text(self) -> str:
         left, right = self.time
         text = f"time {left}" if left == right else f"time {left} and {right}"
         late = " and ".join(dict.fromkeys(str(d) for d in self.lateness))
-        return f"{text}, lateness {late}"
+        text = f"{text}, lateness {late}"
+        if self.idle_after != (None, None):
+            text += ", idle after " + " and ".join(dict.fromkeys(str(d or "never") for d in self.idle_after))
+        return text
 
 
 @dataclass(frozen=True, repr=False)
@@ -157,6 +168,9 @@ class Last:
     def __repr__(self) -> str:
         return f"last({self.n})" if self.n == self.n_right else f"last({self.n}, {self.n_right})"
 
+    def _repr_html_(self) -> str:
+        return f"<code>{self!r}</code>"
+
     def __str__(self) -> str:
         return f"last {self.n}" if self.n == self.n_right else f"last {self.n} of left, {self.n_right} of right"
 
@@ -164,34 +178,41 @@ class Last:
 Window = Within | Hopping | Last
 
 
-def _argument(length: Duration) -> str:
-    return str(length) if length.unitless else repr(str(length))
+def _argument(length: Duration | None) -> str:
+    return str(length) if length is None or length.unitless else repr(str(length))
 
 
-def within(before: Any, after: Any = None, time: Any = "ts", lateness: Any = 0) -> Within:
+def _arguments(lengths: tuple[Duration | None, Duration | None]) -> str:
+    """One for both sides, or one for each."""
+    left, right = (_argument(each) for each in lengths)
+    return left if left == right else f"({left}, {right})"
+
+
+def within(before: Any, after: Any = None, time: Any = "ts", lateness: Any = 0, idle_after: Any = None) -> Within:
     """Pairs with -before <= r.time - l.time <= after, both ends inclusive; `after` is `before` unless given.
 
     Lengths are text ("10 seconds"), timedelta, or whole numbers where the time columns are integers. `time` is the
     name of the time column, or a pair (left, right). `lateness` is how far a stream may be out of order, one for
-    both or a pair.
+    both or a pair. `idle_after` is how far in time a stream may be behind the other before that one waits for it no
+    longer, one for both or a pair; None: however far.
     """
     first = duration(before, "before")
     second = first if after is None else duration(after, "after")
-    return Within(_time_names(time), _lateness(lateness), first, second)
+    return Within(_time_names(time), _lateness(lateness), first, second, idle_after=_idle_after(idle_after))
 
 
-def tumbling(size: Any, time: Any = "ts", lateness: Any = 0) -> Hopping:
+def tumbling(size: Any, time: Any = "ts", lateness: Any = 0, idle_after: Any = None) -> Hopping:
     """Pairs in the same aligned interval of length `size`."""
-    return hopping(size, size, time, lateness)
+    return hopping(size, size, time, lateness, idle_after)
 
 
-def hopping(size: Any, slide: Any, time: Any = "ts", lateness: Any = 0) -> Hopping:
+def hopping(size: Any, slide: Any, time: Any = "ts", lateness: Any = 0, idle_after: Any = None) -> Hopping:
     """Pairs that some aligned window of length `size`, moved in steps of `slide`, contains; each pair once."""
     lengths = duration(size, "size"), duration(slide, "slide")
     for name, length, value in zip(("size", "slide"), lengths, (size, slide), strict=True):
         if length.amount == 0:
             raise ValueError(f"{name} must be more than nothing, got {value!r}")
-    return Hopping(_time_names(time), _lateness(lateness), *lengths)
+    return Hopping(_time_names(time), _lateness(lateness), *lengths, idle_after=_idle_after(idle_after))
 
 
 def last(n: int, n_right: int | None = None) -> Last:
@@ -217,6 +238,16 @@ def _lateness(lateness: Any) -> tuple[Duration, Duration]:
     if len(both) != 2:
         raise TypeError(f"lateness must be one length of time or a pair of them (left, right), got {lateness!r}")
     return duration(both[0], "lateness"), duration(both[1], "lateness")
+
+
+def _idle_after(idle_after: Any) -> tuple[Duration | None, Duration | None]:
+    both = idle_after if isinstance(idle_after, tuple | list) else (idle_after, idle_after)
+    if len(both) != 2:
+        raise TypeError(
+            f"idle_after must be a length of time, None, or a pair of them (left, right), got {idle_after!r}"
+        )
+    left, right = (None if one is None else duration(one, "idle_after") for one in both)
+    return left, right
 
 
 def _time_type(schema: pa.Schema, name: str, side: Side) -> pa.DataType:
@@ -272,7 +303,7 @@ def _unit(t: pa.DataType) -> str:
     return "s" if pa.types.is_date32(t) else "ms" if pa.types.is_date64(t) else t.unit
 
 
-def _plus(ticks: np.ndarray, delta: int | np.ndarray) -> np.ndarray:
+def plus(ticks: np.ndarray, delta: int | np.ndarray) -> np.ndarray:
     """ticks + delta, held at the ends of int64 instead of wrapping round."""
     if isinstance(delta, np.ndarray):
         up, down = np.maximum(delta, 0), np.minimum(delta, 0)
@@ -281,7 +312,7 @@ def _plus(ticks: np.ndarray, delta: int | np.ndarray) -> np.ndarray:
     if abs(delta) > _GREATEST:  # more than int64 holds: in several steps, of which three reach any end from any tick
         step = _GREATEST if delta > 0 else -_GREATEST
         rest = delta - step if abs(delta) < 3 * _GREATEST else 2 * step
-        return _plus(_plus(ticks, step), rest)
+        return plus(plus(ticks, step), rest)
     moved = room(ticks.size, np.int64)
     if ticks.size and delta >= 0 and ticks.max() > _GREATEST - delta:
         ticks = np.minimum(ticks, _GREATEST - delta)
@@ -307,28 +338,23 @@ class BoundTimeWindow:
     def lateness(self, side: Side) -> int:
         return self._ticks(self.spec.lateness[SIDES.index(side)])
 
+    def idle_after(self, side: Side) -> int | None:
+        """How far this side may be behind the other before it is waited for no longer."""
+        length = self.spec.idle_after[SIDES.index(side)]
+        return None if length is None else self._ticks(length)
+
     def read(self, batch: pa.RecordBatch, side: Side) -> np.ndarray:
         """The ticks of a batch, int64; an error for nulls and for times beyond int64 in the tick unit."""
         name = self.spec.time[SIDES.index(side)]
-        column = batch.column(name)
-        if isinstance(column, pa.DictionaryArray):
-            column = column.dictionary_decode()
+        column, factor = self.numbers(batch, side)
         if column.null_count:
             row = pc.index(column.is_null(), True).as_py()
             raise ValueError(
                 f"time column {name!r} of the {side} stream is null in row {row} of this batch; every tuple needs a "
                 f"time: fill or filter the nulls first"
             )
-        t = column.type
-        factor = 1
-        if self.unit is not None:
-            factor = UNIT_NS[_unit(t)] // UNIT_NS[self.unit]
-            if factor == 1 and len(column) and not pa.types.is_date32(t):  # mostly; so without Arrow's detours
-                return np.frombuffer(column.buffers()[1], np.int64, len(column), 8 * column.offset)
-            if pa.types.is_date32(t):
-                column, factor = column.view(pa.int32()), factor * 86400
-            else:
-                column = column.view(pa.int64())
+        if factor == 1 and column.type == pa.int64() and len(column):  # mostly; so without Arrow's detours
+            return np.frombuffer(column.buffers()[1], np.int64, len(column), 8 * column.offset)
         if column.type == pa.uint64() and len(column) and pc.max(column).as_py() > _GREATEST:
             raise ValueError(f"time column {name!r} of the {side} stream has values beyond int64; use a signed type")
         ticks = column.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
@@ -338,6 +364,19 @@ class BoundTimeWindow:
                 raise ValueError(f"time column {name!r} of the {side} stream has values beyond int64 {self.unit}")
             ticks = ticks * factor
         return ticks
+
+    def numbers(self, batch: pa.RecordBatch, side: Side) -> tuple[pa.Array, int]:
+        """The time column as integers, nulls among them, and how many ticks one of them is."""
+        column = batch.column(self.spec.time[SIDES.index(side)])
+        if isinstance(column, pa.DictionaryArray):
+            column = column.dictionary_decode()
+        t = column.type
+        if self.unit is None:
+            return column, 1
+        factor = UNIT_NS[_unit(t)] // UNIT_NS[self.unit]
+        if pa.types.is_date32(t):
+            return column.view(pa.int32()), factor * 86400
+        return column.view(pa.int64()), factor
 
     def tick(self, value: Any, parameter: str) -> int:
         """A time given by the user (`advance`) as a tick."""
@@ -401,10 +440,10 @@ class BoundTimeWindow:
             back, ahead = self._ticks(spec.before), self._ticks(spec.after)
             if side == "right":
                 back, ahead = ahead, back
-            return _plus(ticks, -back), _plus(ticks, ahead)
+            return plus(ticks, -back), plus(ticks, ahead)
         size, slide = self._ticks(spec.size), self._ticks(spec.slide)
         into = np.mod(ticks, slide)
-        return _plus(ticks, slide - size - np.mod(into - size, slide)), _plus(ticks, size - 1 - into)
+        return plus(ticks, slide - size - np.mod(into - size, slide)), plus(ticks, size - 1 - into)
 
     def expired_below(self, side: Side, watermark: int) -> int:
         """Tuples of `side` with a tick below this have high < watermark: no partner can come any more."""

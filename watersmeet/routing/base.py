@@ -37,6 +37,7 @@ class Places:
     home: Array  # a core for each row
     rows: Array  # of copies: the row,
     cores: Array  # and the core it goes to, never the row's home
+    everywhere: bool = False  # instead: every row has a copy in every core but its home
 
 
 class Route(Protocol):
@@ -81,9 +82,6 @@ def _hash(keys, cores, out):
         out[i] = core_of(keys[i], cores)
 
 
-def everywhere(home: Array, cores: int) -> Places:
-    """Copies to all cores but the home."""
-    n = home.size
-    steps = np.tile(np.arange(1, cores), n)
-    rows = np.repeat(np.arange(n), cores - 1)
-    return Places(home, rows, (home[rows] + steps) % cores)
+def everywhere(home: Array) -> Places:
+    """Copies to all cores but the home: not listed, for there may be hundreds of times as many as rows."""
+    return Places(home, _NONE, _NONE, True)

@@ -25,6 +25,6 @@ class Split:
     name = "split"
 
     def places(self, side: Side, plan: SidePlan, batch: pa.RecordBatch, ticks: Array) -> Places:
-        """O(n cores)."""
+        """O(n)."""
         home = hashed(ticks, self.cores)
-        return at_home(home) if side == self.anchor else everywhere(home, self.cores)
+        return at_home(home) if side == self.anchor else everywhere(home)

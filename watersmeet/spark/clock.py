@@ -1,16 +1,27 @@
-"""Spark's time and ours: ticks of the window as event times, and the watermark as a tick.
+"""Spark's time and ours: ticks of the window as event times of packs, and Spark's watermark as a tick.
 
-Spark's watermark counts milliseconds and begins at 0, which it also has while nothing is known: then nothing is late.
-Times that are plain integers travel as if they were milliseconds.
+Spark's watermark counts milliseconds since 1970, begins at 0 and never goes below: taken as it is, times before 1970
+would never be over. So all times travel 2,000 years later than they are, 1969-12-31 as 3969-12-31; the calendar repeats
+every 400 years, so only the year looks odd in Spark's own progress. Times before the year -29 cannot travel. Plain
+integers travel as if they were milliseconds since 1970.
+
+0 is left to mean that nothing is known yet: nothing is late then. `NO_TIME` is for packs that say nothing of time.
 """
 
 from __future__ import annotations
 
-from watersmeet.query.durations import UNIT_NS
-from watersmeet.query.windows import SIDES, BoundTimeWindow, Side
+import re
 
-_US_END = 1 << 63
+from watersmeet.query.durations import UNIT_NS
+from watersmeet.query.windows import SIDES, BoundTimeWindow, Side, other
+
 MILLISECOND = 1_000_000
+#: How much later times travel, in milliseconds: five times 400 years. Part of what is in checkpoints (`spec.VERSION`).
+SHIFT = 5 * 146_097 * 86_400_000
+NO_TIME = 0
+
+_MS_END = (1 << 63) // 1000  # microseconds are int64
+_NEVER = (1 << 63) - 1
 
 
 class SparkClock:
@@ -19,23 +30,51 @@ class SparkClock:
         #: Ticks of a millisecond, as a fraction.
         ns = MILLISECOND if window.unit is None else UNIT_NS[window.unit]
         self._up, self._down = MILLISECOND // min(ns, MILLISECOND), max(ns // MILLISECOND, 1)
+        #: The first and the last tick that can travel.
+        self.first = max(-((SHIFT - 1) * self._up // self._down), -_NEVER)
+        self.last = min(((_MS_END - SHIFT) * self._up - 1) // self._down, _NEVER)
+        self.reach = f"{self.first} to {self.last}" if window.unit is None else "the years -29 to 290,000"
 
     def micros(self, tick: int) -> int:
-        """A tick as microseconds since 1970, rounded down, as Spark keeps event times."""
-        micros = tick * self._down * 1000 // self._up
-        if not -_US_END <= micros < _US_END:
-            raise ValueError(f"time {tick} is beyond what Spark's timestamps hold, when counted in milliseconds")
-        return micros
+        """The event time of a pack with this tick: microseconds, rounded down."""
+        assert self.first <= tick <= self.last
+        return tick * self._down * 1000 // self._up + SHIFT * 1000
 
     def watermark(self, milliseconds: int) -> int | None:
         """Spark's watermark as a tick: tuples below it are late. None: it is not known yet."""
-        return None if milliseconds <= 0 else -(-milliseconds * self._up // self._down)
+        return None if milliseconds <= 0 else -(-(milliseconds - SHIFT) * self._up // self._down)
 
     def timer(self, tick: int) -> int:
         """The first millisecond at which the watermark is at least this tick."""
-        return -(-tick * self._down // self._up)
+        return min((tick - 1) * self._down // self._up + 1 + SHIFT, _NEVER)
 
     def lateness(self, side: Side) -> int:
         """In milliseconds, rounded up: a little patience more, never less."""
         length = self._window.spec.lateness[SIDES.index(side)]
         return length.amount if self._window.unit is None else -(-length.amount // MILLISECOND)
+
+    def idle_after(self, side: Side) -> int | None:
+        """In milliseconds, rounded up, like the lateness."""
+        length = self._window.spec.idle_after[SIDES.index(side)]
+        if length is None:
+            return None
+        return length.amount if self._window.unit is None else -(-length.amount // MILLISECOND)
+
+    def marker(self, side: Side, tick: int) -> int:
+        """The event time that tells the watermark of `side` that the other side has come to this tick."""
+        idle_after = self.idle_after(side)
+        assert idle_after is not None
+        behind = self.lateness(other(side)) + idle_after - self.lateness(side)
+        return (self.micros(tick) // 1000 - behind) * 1000
+
+
+def shown(watermark: str | None) -> str | None:
+    """The watermark in a progress record of Spark's, as the time that it stands for; None before there is one.
+
+    >>> shown("4026-01-05T14:30:00.120Z"), shown("3969-12-31T23:59:59.000Z"), shown("1970-01-01T00:00:00.000Z")
+    ('2026-01-05T14:30:00.120Z', '1969-12-31T23:59:59.000Z', None)
+    """
+    match = re.fullmatch(r"\+?(\d+)(-.+)", watermark or "")
+    if match is None or match[0].startswith("1970-01-01T00:00:00"):
+        return None
+    return f"{int(match[1]) - 2000:04}{match[2]}"

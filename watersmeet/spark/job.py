@@ -27,7 +27,7 @@ from typing import Any
 
 from watersmeet.parameters import hint
 from watersmeet.query.durations import duration
-from watersmeet.query.window_text import number_or_text, window_of
+from watersmeet.query.window_text import NEVER, number_or_text, window_of
 from watersmeet.query.windows import Hopping, Within
 
 HOWS = ("inner", "left", "right", "full", "semi", "anti")
@@ -185,11 +185,15 @@ def _join(table: _Table) -> Join:
     for one in lateness if isinstance(lateness, list) else [lateness]:
         with _named(table, "lateness"):
             duration(number_or_text(one), "it")
+    idle_after = table.one_or_two("idle_after", NEVER, numbers=True)
+    for one in idle_after if isinstance(idle_after, list) else [idle_after]:
+        with _named(table, "idle_after"):
+            duration(number_or_text(one) if one != NEVER else 0, "it")
     with _named(table, "window"):
-        window = window_of(text, time, lateness, "it")
+        window = window_of(text, time, lateness, "it", idle_after)
     if not isinstance(window, Within | Hopping):
         raise table.error("window", f"must be of time on Spark (within, tumbling, hopping), not {text!r}")
-    options = {name: value for name in ("route", "cores") if (value := table.any(name)) is not None}
+    options = {name: value for name in ("route", "cores", "bad_rows") if (value := table.any(name)) is not None}
     table.finish()
     return Join(on, window, how, suffix, options)
 

@@ -18,17 +18,24 @@ from watersmeet.parameters import one_of, whole
 from watersmeet.query.expr import Expr
 from watersmeet.query.parse import parse
 from watersmeet.query.plan import compile_plan
-from watersmeet.query.windows import SIDES, Side, Window
+from watersmeet.query.windows import SIDES, Side, Window, other
+from watersmeet.routing import Split
+from watersmeet.routing.cells import CELL_BANDS
 from watersmeet.routing.choose import choose_route
+from watersmeet.spark.bad_rows import check_bad_rows
 from watersmeet.spark.checks import PARTITIONS, WATERMARK, check_client, check_frame, check_session, check_window
 from watersmeet.spark.clock import SparkClock
 from watersmeet.spark.cores import core_keys
 from watersmeet.spark.joiner import Joiner
+from watersmeet.spark.marker import Marker
 from watersmeet.spark.packs import COUNTERS, PACK, RESULT
 from watersmeet.spark.router import Router
 from watersmeet.spark.schemas import arrow_schema, result_schema
 from watersmeet.spark.spec import JoinSpec, compile_spec, ordered_plan
 from watersmeet.spark.unpacker import unpacked
+
+#: Cores of a join whose rows go to all of them, if nobody says how many: more cost more than they bring.
+SPLIT_CORES = 16
 
 
 def stream_join(
@@ -41,6 +48,7 @@ def stream_join(
     suffix: str = "_right",
     route: str = "auto",
     cores: int | None = None,
+    bad_rows: str = "fail",
     name: str = "watersmeet",
 ) -> Any:
     """Join two streaming DataFrames over a window, on any predicate; returns a streaming DataFrame.
@@ -50,10 +58,12 @@ def stream_join(
     how: inner, left, right, full, semi or anti.
     suffix: for right columns whose name the left has too.
     route: how the join is spread over cores: "auto", "hash", "cells", "split" or "single"; `explain_join` shows it.
-    cores: in how many parts; by default, and at most, spark.sql.shuffle.partitions.
+    cores: in how many parts; at most, and by default, spark.sql.shuffle.partitions (of "split", by default 16 at most).
+    bad_rows: what becomes of rows whose time is null, or beyond what Spark can hold: "fail" ends the query with an
+        error that names the row; "drop" leaves them out and counts them (`bad_left`, `bad_right`).
     name: under which the counters appear in the query's progress (`observedMetrics`).
     """
-    spec, _ = specified(left, right, on, window, how, suffix, route, cores)
+    spec, _ = specified(left, right, on, window, how, suffix, route, cores, bad_rows)
     if not isinstance(name, str) or not name:
         raise TypeError(f"name must be a text, got {name!r}")
     return assembled(left, right, spec, Joiner(spec), name)
@@ -63,16 +73,24 @@ def assembled(left: Any, right: Any, spec: JoinSpec, joiner: Any, name: str) -> 
     """The pipeline around a joiner."""
     bound = compile_spec(spec)  # every other error there may be
     clock = SparkClock(bound.window)
+    frames = {"left": left, "right": right}
 
-    def packed(frame: Any, side: Side) -> Any:
-        packs = frame.mapInArrow(Router(spec, side), PACK)
+    def packed(side: Side) -> Any:
+        packs = frames[side].mapInArrow(Router(spec, side), PACK)
+        away = other(side)
+        time = spec.window.time[SIDES.index(away)].replace("`", "``")
+        times = frames[away].select(F.col(f"`{time}`"))
+        if clock.idle_after(side) is None:
+            # Not read, but there: a checkpoint counts how often a source is used, and idle_after may come and go.
+            times = times.where(F.lit(False))
+        packs = packs.union(times.mapInArrow(Marker(spec, side), PACK))
         return packs.withWatermark("ts", f"{clock.lateness(side)} milliseconds")
 
     # Spark would drop a pack whose last tuple is below the watermark, uncounted. So what the joiner has as event time
     # is null, which is never below anything, marked like the column that the watermark was made from.
     never_late = F.lit(None).cast("timestamp").alias("ts", metadata={WATERMARK: 0})
-    packs = packed(left, "left").union(packed(right, "right"))
-    packs = packs.select("core", "side", "home", "blob", never_late)
+    packs = packed("left").union(packed("right"))
+    packs = packs.select("core", "side", "home", "bad", "blob", never_late)
     joined = packs.groupBy("core").transformWithStateInPandas(joiner, RESULT, "append", "EventTime")
     counted = joined.observe(name, *(F.coalesce(F.sum(each), F.lit(0)).alias(each) for each in COUNTERS))
     results = result_schema(bound.results.names, left.schema, None if bound.left_only else right.schema)
@@ -89,17 +107,20 @@ def explain_join(
     suffix: str = "_right",
     route: str = "auto",
     cores: int | None = None,
+    bad_rows: str = "fail",
 ) -> str:
     """What `stream_join` would do with these arguments, and why; a line a fact."""
-    spec, why = specified(left, right, on, window, how, suffix, route, cores)
+    spec, why = specified(left, right, on, window, how, suffix, route, cores, bad_rows)
     bound = compile_spec(spec)
     plan = bound.plan
     anchor = spec.route.anchor
     lines = [f"predicate: {spec.on}", f"window: {spec.window}", f"how: {spec.how}"]
+    if spec.window.idle_after == (None, None):
+        lines.append("idle_after: none, so a side that sends nothing holds time back, and the other's rows are kept")
     lines += [f"route: {spec.route.name} over {len(spec.keys)} cores", f"  because {why}"]
     if spec.route.name in ("cells", "split"):
         stored = f"the {anchor} side at home, the other wherever it may have partners" if anchor else "at home only"
-        lines.append(f"  stored: {stored}")
+        lines += [f"  stored: {stored}", f"  copies: {copies(spec.route)}"]
     lines.append("index: bisort" + (" (composite)" if plan.equality and plan.range is not None else ""))
     lines.append("terms:")
     lines += [f"  {term.kind:<11} {term.text}" + (f"  -- {term.note}" if term.note else "") for term in plan.terms]
@@ -110,8 +131,17 @@ def explain_join(
     return "\n".join(lines)
 
 
+def copies(route: Any) -> str:
+    """How many times a row travels."""
+    if isinstance(route, Split):
+        whose = "every row" if route.anchor is None else f"every {other(route.anchor)} row"
+        return f"{whose} goes to all {route.cores} cores"
+    return f"a row goes to one core, one in {CELL_BANDS} to two"
+
+
 def specified(
-    left: Any, right: Any, on: Any, window: Any, how: str, suffix: str, route: str, cores: int | None
+    left: Any, right: Any, on: Any, window: Any, how: str, suffix: str, route: str, cores: int | None,
+    bad_rows: str = "fail",
 ) -> tuple[JoinSpec, str]:
     """The join, checked, and why it takes its route."""
     check_frame(left, "left")
@@ -119,6 +149,7 @@ def specified(
     check_client(left)
     check_window(window)
     one_of("how", how, HOWS)
+    check_bad_rows(bad_rows)
     if not isinstance(suffix, str):
         raise TypeError(f"suffix must be text, got {suffix!r}")
     if not isinstance(on, str | Expr):
@@ -126,9 +157,7 @@ def specified(
     session = left.sparkSession
     check_session(session)
     partitions = int(session.conf.get(PARTITIONS))
-    if cores is None:
-        cores = partitions
-    cores = whole("cores", cores)
+    given, cores = cores, whole("cores", partitions if cores is None else cores)
     if cores > partitions:
         raise ValueError(
             f"cores must be at most {PARTITIONS}, which is {partitions}, got {cores}; set both"
@@ -138,5 +167,9 @@ def specified(
     window.bind(*schemas)
     plan = ordered_plan(compile_plan(predicate, *schemas))
     chosen, why = choose_route(route, plan, *schemas, how, cores)
+    if isinstance(chosen, Split) and given is None and cores > SPLIT_CORES:
+        chosen, why = choose_route(route, plan, *schemas, how, SPLIT_CORES)
+        why += f"; over {SPLIT_CORES} of {partitions} partitions, unless cores= says otherwise"
     keys = core_keys(chosen.cores, partitions)
-    return JoinSpec(predicate, window, how, *schemas, suffix, chosen, keys, partitions), why  # type: ignore[arg-type]
+    spec = JoinSpec(predicate, window, how, *schemas, suffix, chosen, keys, partitions, bad_rows)  # type: ignore[arg-type]
+    return spec, why

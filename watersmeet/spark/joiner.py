@@ -27,7 +27,7 @@ from watersmeet.spark.cache import FiledResults, in_use, query_folder, sweep
 from watersmeet.spark.clock import SparkClock
 from watersmeet.spark.limits import LIMITS, Limits
 from watersmeet.spark.narrow import widened
-from watersmeet.spark.packs import COUNTERS, joined, portions
+from watersmeet.spark.packs import COPIES, COUNTERS, HOME, joined, portions
 from watersmeet.spark.runs import OpenCore
 from watersmeet.spark.spec import Compiled, JoinSpec, compiled
 from watersmeet.spark.state import CoreState
@@ -51,13 +51,19 @@ class Joiner(StatefulProcessor):
     def handleInputRows(self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any) -> Iterator[pd.DataFrame]:
         home: Batches = {"left": [], "right": []}
         copies: Batches = {"left": [], "right": []}
+        bad: dict[Side, int] = {"left": 0, "right": 0}
         for frame in rows:
-            for number, at_home, blob in zip(frame["side"], frame["home"], frame["blob"], strict=True):
+            packs = zip(frame["side"], frame["home"], frame["bad"], frame["blob"], strict=True)
+            for number, at_home, left_out, blob in packs:
                 side = SIDES[number]
+                bad[side] += left_out
                 batch = widened(blob, self._spec.schema(side))
-                if batch.num_rows:
-                    (home if at_home else copies)[side].append(batch)
-        yield self._batch(key[0], home, copies, timerValues.getCurrentWatermarkInMs())
+                parts = {HOME: (batch, None), COPIES: (None, batch)}.get(at_home) or self._own(key[0], side, batch)
+                for part, into in zip(parts, (home, copies), strict=True):
+                    if part is not None and part.num_rows:
+                        into[side].append(part)
+        result = self._batch(key[0], home, copies, timerValues.getCurrentWatermarkInMs())
+        yield result.assign(bad_left=bad["left"], bad_right=bad["right"])
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[pd.DataFrame]:
         fired = expiredTimerInfo.getExpiryTimeInMs()
@@ -65,6 +71,13 @@ class Joiner(StatefulProcessor):
 
     def close(self) -> None:
         pass
+
+    def _own(self, key: int, side: Side, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+        """Of tuples that all cores get: those at home in this one, and the others."""
+        join = compiled(self._spec)
+        places = self._spec.route.places(side, join.side_plan(side), batch, join.window.read(batch, side))
+        mine = places.home == self._spec.keys.index(key)
+        return batch.filter(pa.array(mine)), batch.filter(pa.array(~mine))
 
     def _batch(
         self, key: int, home: Batches, copies: Batches, milliseconds: int, fired: int | None = None

@@ -5,8 +5,10 @@ tuples costs as much as one. So tuples are packed once, before the shuffle, and 
 
     core     grouping key of the join core it goes to
     side     0 left, 1 right
-    home     whether the tuples are at home in that core; else they are copies
-    ts       greatest event time in it (of the whole portion, for a pack without tuples)
+    home     whether the tuples are at home in that core (HOME), or are copies (COPIES); or those of both (ALL): then
+             every core gets the same blob, and finds out which tuples are its own
+    ts       greatest event time in it (of the whole portion, for a pack without tuples), as it travels (clock.py)
+    bad      rows that were left out beside it, since they have no time (bad_rows.py)
     blob     tuples, with numbers in few bytes (narrow.py); the schema is the plan's
 """
 
@@ -14,10 +16,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql.types import (
     BinaryType,
-    BooleanType,
     ByteType,
     IntegerType,
     LongType,
@@ -27,12 +29,17 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from watersmeet.query.windows import SIDES, Side
+from watersmeet.spark.narrow import narrowed
+from watersmeet.spark.spec import JoinSpec
+
 PACK = StructType(
     [
         StructField("core", IntegerType(), False),
         StructField("side", ByteType(), False),
-        StructField("home", BooleanType(), False),
+        StructField("home", ByteType(), False),
         StructField("ts", TimestampType(), False),
+        StructField("bad", LongType(), False),
         StructField("blob", BinaryType(), False),
     ]
 )
@@ -40,16 +47,18 @@ PACK_ARROW = pa.schema(
     [
         ("core", pa.int32()),
         ("side", pa.int8()),
-        ("home", pa.bool_()),
+        ("home", pa.int8()),
         ("ts", pa.timestamp("us", "UTC")),
+        ("bad", pa.int64()),
         ("blob", pa.binary()),
     ]
 )
+COPIES, HOME, ALL = range(3)
 
 #: What the joiner hands to the stage behind it: where the results lie, and what is to be counted.
 COUNTERS = (
-    "rows_left", "rows_right", "late_left", "late_right", "rows_out", "stored_left", "stored_right", "runs",
-    "rebuilt_runs",
+    "rows_left", "rows_right", "late_left", "late_right", "bad_left", "bad_right", "rows_out", "stored_left",
+    "stored_right", "stored_bytes", "runs", "rebuilt_runs",
 )  # fmt: skip
 RESULT = StructType(
     [StructField("path", StringType(), True), *(StructField(name, LongType(), False) for name in COUNTERS)]
@@ -58,6 +67,25 @@ RESULT = StructType(
 #: A pack has at most about this many bytes. Packs travel to the joiner in Arrow batches, whose columns of bytes end at
 #: 2 GiB: Spark ends a batch at 64 MiB, but 4.0 puts all of a partition's packs of one micro-batch into one.
 PACK_BYTES = 16 << 20
+
+
+def pack(spec: JoinSpec, side: Side, core: int, home: int, micros: int, blob: bytes, bad: int = 0) -> pa.RecordBatch:
+    """One pack; its blob by reference."""
+    offsets = pa.py_buffer(np.array([0, len(blob)], np.int32))
+    columns = [
+        pa.array([spec.keys[core]], pa.int32()),
+        pa.array([SIDES.index(side)], pa.int8()),
+        pa.array([home], pa.int8()),
+        pa.array([micros], pa.int64()).cast(pa.timestamp("us", "UTC")),
+        pa.array([bad], pa.int64()),
+        pa.Array.from_buffers(pa.binary(), 1, [None, offsets, pa.py_buffer(blob)]),
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=PACK_ARROW)
+
+
+def nothing(schema: pa.Schema) -> bytes:
+    """The blob of a pack without tuples."""
+    return narrowed(pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema))
 
 
 def pieces(batch: pa.RecordBatch, most: int = PACK_BYTES) -> Iterator[pa.RecordBatch]:

@@ -10,18 +10,21 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from watersmeet.query.windows import SIDES, Side
+from watersmeet.spark.clock import shown
+
 if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
 
+SILENT = 3  # micro-batches without a row of one side, before that is worth a warning
+FIRST = "first micro-batch: workers start"
 OBSERVED = "watersmeet"  # the name under which the join's counters are observed
-EPOCH = "1970-01-01"  # Spark's watermark before there is one
 
 
 @dataclass
@@ -31,20 +34,29 @@ class Totals:
     rows_in: int = 0
     rows_out: int | None = None  # None: neither the join nor the sink counts them
     late: tuple[int, int] | None = None
+    bad: tuple[int, int] = (0, 0)
     batches: int = 0
     batch_id: int = -1
     in_per_s: float = 0.0
     out_per_s: float = 0.0
     seconds: list[float] = field(default_factory=list)  # of each micro-batch that had rows
+    warm: tuple[int, int] = (0, 0)  # rows in and out without the first micro-batch, in which Python workers start
     watermark: str | None = None
-    state_bytes: int = 0
+    memory_bytes: int = 0  # that the state store takes, much of it caches
     state_rows: int | None = None
+    state_bytes: int = 0
+    silent: dict[Side, int] = field(default_factory=lambda: {"left": 0, "right": 0})  # micro-batches since its last row
+    _standing: int = 0  # micro-batches since the watermark last moved
+    _kept: dict[Side, int] = field(default_factory=lambda: {"left": 0, "right": 0})  # rows stored when it fell silent
 
     def add(self, record: dict[str, Any]) -> None:
         """Take in the record of one micro-batch."""
-        rows = sum(source["numInputRows"] for source in record["sources"])  # Connect has no total
         took = record["durationMs"].get("triggerExecution", record.get("batchDuration", 0)) / 1000
         counted = counters(record)
+        if "rows_left" in counted:
+            rows = sum(counted[name] or 0 for name in ("rows_left", "rows_right", "bad_left", "bad_right"))
+        else:
+            rows = sum(source["numInputRows"] for source in record["sources"])  # Connect has no total
         sunk = (record.get("sink") or {}).get("numOutputRows", -1)
         out = counted.get("rows_out", sunk if sunk is not None and sunk >= 0 else None)
         self.batch_id = record["batchId"]
@@ -54,21 +66,54 @@ class Totals:
         if "late_left" in counted:
             late = self.late or (0, 0)
             self.late = late[0] + (counted["late_left"] or 0), late[1] + (counted["late_right"] or 0)
+        if "bad_left" in counted:
+            self.bad = self.bad[0] + (counted["bad_left"] or 0), self.bad[1] + (counted["bad_right"] or 0)
         if rows:
             self.batches += 1
+            if self.batches > 1:
+                self.warm = self.warm[0] + rows, self.warm[1] + (out or 0)
             self.seconds.append(took)
             self.in_per_s = rows / max(took, 1e-3)
             self.out_per_s = (out or 0) / max(took, 1e-3)
         else:
             self.in_per_s = self.out_per_s = 0.0
         watermark = (record.get("eventTime") or {}).get("watermark")
-        if watermark and not watermark.startswith(EPOCH):
-            self.watermark = watermark
+        if counted and watermark:  # without our counters it is not our query
+            before, self.watermark = self.watermark, shown(watermark) or self.watermark
+            self._standing = self._standing + (rows > 0) if before == self.watermark else 0
         operators = record.get("stateOperators") or []
         if operators:
-            self.state_bytes = sum(operator["memoryUsedBytes"] for operator in operators)
+            self.memory_bytes = sum(operator["memoryUsedBytes"] for operator in operators)
+        if rows and "rows_left" in counted:
+            for side in SIDES:
+                if counted[f"rows_{side}"] or counted[f"bad_{side}"]:
+                    self.silent[side] = 0
+                elif self.silent[side] == 0:
+                    self.silent[side], self._kept[side] = 1, self.state_rows or 0
+                else:
+                    self.silent[side] += 1
         if rows and "stored_left" in counted:  # else only those cores are counted whose timers fired
             self.state_rows = (counted["stored_left"] or 0) + (counted["stored_right"] or 0)
+            self.state_bytes = counted.get("stored_bytes") or 0
+
+    @property
+    def rates(self) -> tuple[float, float] | None:
+        """Rows in and out a second, over all micro-batches but the first; None if there is no other."""
+        took = sum(self.seconds[1:])
+        return (self.warm[0] / took, self.warm[1] / took) if took else None
+
+    @property
+    def warning(self) -> str | None:
+        """What should be done something about: a side that is silent, while the other's rows pile up."""
+        for side in SIDES:
+            silent, rows = self.silent[side], self.state_rows or 0
+            # The watermark of a micro-batch is known with the next: so it may move once more after the last row.
+            if silent >= SILENT and self._standing >= SILENT - 1 and rows > self._kept[side]:
+                return (
+                    f"{side} has sent nothing for {silent:,} micro-batches: the watermark stands still and {rows:,} "
+                    f"rows wait; give the window an idle_after, so that it is not waited for"
+                )
+        return None
 
 
 def counters(progress: Any, name: str = OBSERVED) -> dict[str, int]:
@@ -127,47 +172,62 @@ def panel(watch: Watch, title: str, status: str, ended: bool = False) -> Group:
     table.add_column(no_wrap=True)
     for name, value in facts(totals, ended):
         table.add_row(f"  {name}", value)
-    return Group(head, table)
+    warned = [Text(f"  warning: {totals.warning}", style="yellow")] if totals.warning else []
+    return Group(head, table, *warned)
 
 
 def facts(totals: Totals, ended: bool = False) -> list[tuple[str, str]]:
     """Name and value of what a watcher wants to know; rates of the latest micro-batch, or of all when it has ended."""
     took = totals.seconds
-    in_per_s, out_per_s = totals.in_per_s, totals.out_per_s
-    if ended and took:
-        in_per_s, out_per_s = totals.rows_in / sum(took), (totals.rows_out or 0) / sum(took)
-    batch = f"{took[-1]:.2f} s, {sum(took) / len(took):.2f} s on average" if took else "-"
-    state = size(totals.state_bytes)
-    if totals.state_rows is not None:
-        state += f", {totals.state_rows:,} rows"
+    rates: tuple[float, float] | None = totals.in_per_s, totals.out_per_s
+    if ended or _is_first(totals):
+        rates = totals.rates
+    rows_in, rows_out = (f"  ({rate:,.0f} rows/s)" for rate in rates) if rates else (f"  ({FIRST})", "")
+    later = took[1:] or took
+    batch = f"{took[-1]:.2f} s, {sum(later) / len(later):.2f} s on average" if took else "-"
+    state = stored(totals)
     late = "-" if totals.late is None else f"{totals.late[0]:,} left, {totals.late[1]:,} right"
     return [
-        ("rows in", f"{totals.rows_in:,}  ({in_per_s:,.0f} rows/s)"),
-        ("rows out", "-" if totals.rows_out is None else f"{totals.rows_out:,}  ({out_per_s:,.0f} rows/s)"),
+        ("rows in", f"{totals.rows_in:,}{rows_in if took else ''}"),
+        ("rows out", "-" if totals.rows_out is None else f"{totals.rows_out:,}{rows_out}"),
         ("micro-batches", f"{totals.batches:,}"),
         ("batch time", batch),
         ("watermark", moment(totals.watermark)),
         ("state", state),
         ("late rows", late),
+        *([("bad rows", f"{totals.bad[0]:,} left, {totals.bad[1]:,} right")] if any(totals.bad) else []),
     ]
+
+
+def _is_first(totals: Totals) -> bool:
+    """Whether the latest record is of the first micro-batch with rows, whose speed means nothing."""
+    return totals.batches == 1 and totals.in_per_s > 0
+
+
+def stored(totals: Totals) -> str:
+    """What the windows hold; of a query that does not count it, what Spark says of its state store."""
+    if totals.state_rows is None:
+        return f"{size(totals.memory_bytes)} of memory"
+    return f"{totals.state_rows:,} rows, {size(totals.state_bytes)}"
 
 
 def line(totals: Totals) -> str:
     """The same in one line, for a log."""
-    parts = [f"batch {totals.batch_id}", f"{totals.in_per_s:,.0f} rows/s in", f"{totals.out_per_s:,.0f} rows/s out"]
+    rates = [f"{totals.in_per_s:,.0f} rows/s in", f"{totals.out_per_s:,.0f} rows/s out"]
+    parts = [f"batch {totals.batch_id}", *([FIRST] if _is_first(totals) else rates)]
     if totals.seconds:
         parts.append(f"{totals.seconds[-1]:.2f} s")
-    parts += [f"watermark {moment(totals.watermark)}", f"state {size(totals.state_bytes)}"]
+    parts += [f"watermark {moment(totals.watermark)}", f"state {stored(totals)}"]
     if totals.late is not None:
         parts.append(f"late {sum(totals.late):,}")
+    if any(totals.bad):
+        parts.append(f"bad {sum(totals.bad):,}")
     return ", ".join(parts)
 
 
 def moment(watermark: str | None) -> str:
-    """Spark's 2026-01-05T14:30:00.120Z as people write it."""
-    if watermark is None:
-        return "-"
-    return datetime.fromisoformat(watermark).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3] + " UTC"
+    """2026-01-05T14:30:00.120Z as people write it."""
+    return "-" if watermark is None else watermark.replace("T", " ").replace("Z", " UTC")
 
 
 def size(count: float) -> str:

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from watersmeet.query.windows import SIDES, Side
+from watersmeet.query.windows import Side
 from watersmeet.routing import Places
-from watersmeet.spark.clock import SparkClock
+from watersmeet.spark.bad_rows import good_rows, refuse
+from watersmeet.spark.clock import NO_TIME, SparkClock
 from watersmeet.spark.narrow import narrowed
-from watersmeet.spark.packs import PACK_ARROW, PACK_BYTES, joined, pieces
+from watersmeet.spark.packs import ALL, COPIES, HOME, PACK_BYTES, joined, pack, pieces
 from watersmeet.spark.schemas import conform
 from watersmeet.spark.spec import Compiled, JoinSpec, compiled
 from watersmeet.spark.task import check_query
@@ -52,41 +53,48 @@ class Router:
             yield from self._packs(join, joined(held))
 
     def _packs(self, join: Compiled, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        ticks = join.window.read(batch, self._side)
         clock = SparkClock(join.window)
+        batch, bad = self._good(join, clock, batch)
+        if not batch.num_rows:
+            yield self._pack(0, HOME, NO_TIME, narrowed(batch), bad)
+            return
+        ticks = join.window.read(batch, self._side)
         greatest = clock.micros(int(ticks.max()))
-        clock.micros(int(ticks.min()))
         places = self._spec.route.places(self._side, join.side_plan(self._side), batch, ticks)
-        first = True
-        for core, home, part in _parts(batch, places, len(self._spec.keys)):
-            for piece in pieces(part) if part.num_rows else (part,):
-                yield self._row(core, home, greatest, piece)
-            first = first and core != 0
-        if first:
-            # Core 0 hears of every micro-batch: it checks the plan.
-            yield self._row(0, True, greatest, batch.slice(0, 0))
+        cores = len(self._spec.keys)
+        if places.everywhere:
+            for piece in pieces(batch):
+                blob = narrowed(piece)  # one for all cores
+                for core in range(cores):
+                    yield self._pack(core, ALL, greatest, blob)
+        else:
+            for core, home, part in _parts(batch, places, cores):
+                for piece in pieces(part):
+                    yield self._pack(core, home, greatest, narrowed(piece))
+        # Core 0 hears of every micro-batch: it checks the plan.
+        yield self._pack(0, HOME, greatest, narrowed(batch.slice(0, 0)), bad)
 
-    def _row(self, core: int, home: bool, micros: int, batch: pa.RecordBatch) -> pa.RecordBatch:
-        blob = narrowed(batch)
-        offsets = pa.py_buffer(np.array([0, len(blob)], np.int32))
-        columns = [
-            pa.array([self._spec.keys[core]], pa.int32()),
-            pa.array([SIDES.index(self._side)], pa.int8()),
-            pa.array([home]),
-            pa.array([micros], pa.int64()).cast(pa.timestamp("us", "UTC")),
-            pa.Array.from_buffers(pa.binary(), 1, [None, offsets, pa.py_buffer(blob)]),
-        ]
-        return pa.RecordBatch.from_arrays(columns, schema=PACK_ARROW)
+    def _good(self, join: Compiled, clock: SparkClock, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, int]:
+        """The rows that have a time, and how many have none; an error where these are not to be left out."""
+        good = good_rows(join.window, clock, batch, self._side)
+        if good is None:
+            return batch, 0
+        if self._spec.bad_rows == "fail":
+            refuse(join.window, clock, batch, self._side, good)
+        return batch.filter(good), good.false_count
+
+    def _pack(self, core: int, home: int, micros: int, blob: bytes, bad: int = 0) -> pa.RecordBatch:
+        return pack(self._spec, self._side, core, home, micros, blob, bad)
 
 
-def _parts(batch: pa.RecordBatch, places: Places, cores: int) -> Iterator[tuple[int, bool, pa.RecordBatch]]:
-    """(core, at home, tuples) of all that goes somewhere, in their order in the batch."""
+def _parts(batch: pa.RecordBatch, places: Places, cores: int) -> Iterator[tuple[int, int, pa.RecordBatch]]:
+    """(core, whether at home, tuples) of all that goes somewhere, in their order in the batch."""
     everyone = None
-    for home, rows, where in ((True, everyone, places.home), (False, places.rows, places.cores)):
+    for home, rows, where in ((HOME, everyone, places.home), (COPIES, places.rows, places.cores)):
         if not where.size:
             continue
-        if home and cores == 1:
-            yield 0, True, batch
+        if home == HOME and cores == 1:
+            yield 0, HOME, batch
             continue
         order = np.argsort(where.astype(np.uint16), kind="stable")  # a radix sort
         counts = np.bincount(where, minlength=cores)

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
 
 POLL_S = 0.25
+STOPPING = "stopping after this micro-batch (Ctrl-C again: at once)"
 LOG_EVERY_S = 2.0
 FILES = ("parquet", "orc", "csv", "json", "text", "xml")
 SHOWN_LOG = 15
@@ -202,7 +203,7 @@ def watch(job: Job, query: StreamingQuery, stops: StopSignals, console: Console)
     title = job.run.name or job.file.name
     live = console.is_terminal and job.sink.format != "console"
     with screen(console, live) as show:
-        said = 0.0
+        said, warned = 0.0, False
         while query.isActive:
             news = watch.poll()
             if stops.count:
@@ -211,13 +212,16 @@ def watch(job: Job, query: StreamingQuery, stops: StopSignals, console: Console)
                 if stops.batch is None:
                     stops.batch = watch.totals.batch_id
                     if not live:
-                        console.print("stopping after this micro-batch (again: at once)")
-            status = "stopping after this micro-batch" if stops.count else query.status["message"]
+                        console.print(STOPPING, highlight=False)
+            status = STOPPING if stops.count else query.status["message"]
             if live:
                 show(panel(watch, title, status))
             elif news and time.monotonic() - said > LOG_EVERY_S and watch.totals.batches:
                 console.print(line(watch.totals), highlight=False, markup=False, soft_wrap=True)
                 said = time.monotonic()
+            if not live and watch.totals.warning and not warned:
+                console.print(f"warning: {watch.totals.warning}", highlight=False, markup=False, soft_wrap=True)
+            warned = watch.totals.warning is not None
             stops.wait(POLL_S)
         stopped = query.isActive
         if stopped:
@@ -231,6 +235,8 @@ def watch(job: Job, query: StreamingQuery, stops: StopSignals, console: Console)
     if not live:
         for name, value in facts(watch.totals, ended=True):
             console.print(f"  {name:<14}{value}", highlight=False, markup=False)
+        if watch.totals.warning:
+            console.print(f"  warning: {watch.totals.warning}", highlight=False, markup=False, soft_wrap=True)
     return Ended(watch.totals, watch.elapsed, stopped)
 
 

@@ -39,7 +39,7 @@ class OpenCore:
         self._limits = limits
         self._manifest = state.read(spec)
         self._files = CoreFiles(query, f"{key}-{self._manifest.place}")
-        self._rebuilt = 0
+        self._rebuilt = self._stored_bytes = 0
         schemas: dict[Side, pa.Schema] = {"left": spec.left, "right": spec.right}
         self.core = JoinCore(join.plan, join.window, schemas, spec.how, join.index, _SIZES, ALONE, Metrics())
         self._runs = {id(run.sub): run for run in map(self._adopted, self._manifest.runs)}
@@ -167,6 +167,7 @@ class OpenCore:
             structure = run.sub.structure
             assert isinstance(structure, BISortStructure)
             self._put_index(run.id, structure, run.sub.ticks)
+        self._stored_bytes += sum(chunk.batch.nbytes for chunk in run.chunks)
         chunks = tuple((chunk.id, chunk.batch.num_rows) for chunk in run.chunks)
         return Run(run.id, run.side, chunks, run.sub.span)
 
@@ -193,6 +194,7 @@ class OpenCore:
         return {
             "stored_left": sum(run.rows for run in runs if run.side == "left"),
             "stored_right": sum(run.rows for run in runs if run.side == "right"),
+            "stored_bytes": self._stored_bytes,
             "runs": len(runs),
             "rebuilt_runs": self._rebuilt,
         }

@@ -34,14 +34,15 @@ class JoinSpec:
     route: Route
     keys: tuple[int, ...]  # the grouping key of each core
     partitions: int  # of the shuffle, for which the keys were chosen
+    bad_rows: str = "fail"
 
     def schema(self, side: Side) -> pa.Schema:
         return self.left if side == "left" else self.right
 
     @property
     def identity(self) -> dict[str, str]:
-        """What must not change while there is state; lateness may."""
-        in_time = replace(self.window, lateness=(Duration(0), Duration(0)))
+        """What must not change while there is state; lateness may, idle_after, and what becomes of bad rows."""
+        in_time = replace(self.window, lateness=(Duration(0), Duration(0)), idle_after=(None, None))
         return {
             "predicate": str(self.on),
             "window": str(in_time),

@@ -7,19 +7,31 @@ what is late does not depend on how the stream was cut into batches:
     lateness 2, other stream far ahead     times    5  9  6  8  10
                                            before   -  3  7  7  7      watermark when the tuple arrives
                                                          late
+
+A stream that falls silent would hold the join's watermark for ever. So it may be given a distance, `idle_after`, beyond
+which it is idle, and counts as no farther behind than that:
+
+    idle_after 5       watermark of left     10   14   16   20   20   20
+                       watermark of right     9    9    9    9   12   18        it wakes up: what is below 15 is late
+                       that of the join       9    9   11   15   15   18
+
+Before its first tuple a stream is infinitely far behind.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from watersmeet.query.windows import Side, other
+from watersmeet.query.windows import SIDES, Side, other, plus
 from watersmeet.window.ticks import Span
+
+_LEAST = np.iinfo(np.int64).min
 
 
 class Watermarks:
-    def __init__(self, lateness: dict[Side, int]):
+    def __init__(self, lateness: dict[Side, int], idle_after: dict[Side, int | None] | None = None):
         self._lateness = lateness
+        self._idle_after = idle_after or {"left": None, "right": None}
         self._greatest: dict[Side, int | None] = {"left": None, "right": None}
 
     def of(self, side: Side) -> int | None:
@@ -29,8 +41,22 @@ class Watermarks:
 
     @property
     def join(self) -> int | None:
-        left, right = self.of("left"), self.of("right")
-        return None if left is None or right is None else min(left, right)
+        return self._joined({side: self.of(side) for side in SIDES})
+
+    def _joined(self, marks: dict[Side, int | None]) -> int | None:
+        """The join's watermark when those of the streams are these."""
+        held = []
+        for side in SIDES:
+            known = [mark for mark in (marks[side], self._least(side, marks[other(side)])) if mark is not None]
+            if not known:
+                return None
+            held.append(max(known))
+        return min(held)
+
+    def _least(self, side: Side, ahead: int | None) -> int | None:
+        """What this side counts as at least, when the other is there."""
+        idle_after = self._idle_after[side]
+        return None if ahead is None or idle_after is None else ahead - idle_after
 
     def observe(self, side: Side, greatest: int) -> None:
         before = self._greatest[side]
@@ -38,24 +64,30 @@ class Watermarks:
 
     def late(self, side: Side, ticks: np.ndarray, span: Span) -> np.ndarray | None:
         """Mask of the late ones among newly arrived tuples; None if there are none. O(n), mostly O(1)."""
-        limit = self.of(other(side))
-        if limit is None or span.least >= limit:
+        away, seen, lateness = other(side), self._greatest[side], self._lateness[side]
+        there = self.of(away)
+        greatest = span.greatest if seen is None else max(seen, span.greatest)
+        in_the_end = self._joined({side: greatest - lateness, away: there})  # type: ignore[dict-item]
+        if in_the_end is None or span.least >= in_the_end:
             return None
-        seen = self._greatest[side]
-        if span.in_order and (seen is None or span.least >= seen - self._lateness[side]):
+        least = self._least(side, there)  # what this side counts as however slow it is
+        if span.in_order and all(mark is None or span.least >= mark for mark in (self.of(side), least)):
             return None
         before = np.empty(ticks.size, np.int64)
-        greatest = self._greatest[side]
-        before[0] = np.iinfo(np.int64).min if greatest is None else greatest
+        before[0] = _LEAST if seen is None else seen
         np.maximum.accumulate(ticks[:-1], out=before[1:])
         np.maximum(before[1:], before[0], out=before[1:])
-        lateness = self._lateness[side]
-        least = np.iinfo(np.int64).min
-        own = np.maximum(before, least + lateness) - lateness
-        late = ticks < np.minimum(own, limit)
+        own = plus(before, -lateness)
+        if seen is None:
+            own[0] = _LEAST  # infinitely far behind
+        held = own if least is None else np.maximum(own, max(least, _LEAST))
+        idle_after = self._idle_after[away]
+        beyond = np.int64(_LEAST if there is None else max(there, _LEAST))
+        limit = np.minimum(held, beyond if idle_after is None else np.maximum(plus(own, -idle_after), beyond))
+        late = ticks < limit
         return late if late.any() else None
 
     def copy(self) -> Watermarks:
-        twin = Watermarks(self._lateness)
+        twin = Watermarks(self._lateness, self._idle_after)
         twin._greatest = dict(self._greatest)
         return twin
