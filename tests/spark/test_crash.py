@@ -223,17 +223,17 @@ def test_python_workers_are_killed(stream):
 
 @pytest.fixture
 def cluster(tmp_path) -> Iterator[tuple[str, list[int]]]:
-    """A standalone cluster of two workers, on two hosts as Spark sees it: its address, and the workers' process ids."""
+    """A standalone cluster of two workers: its address, and the workers' process ids."""
     from pyspark.find_spark_home import _find_spark_home
 
     home = Path(_find_spark_home())
     own = {"SPARK_HOME": str(home), "SPARK_LOCAL_DIRS": str(tmp_path / "local"), "SPARK_DAEMON_MEMORY": "256m"}
     started: list[subprocess.Popen] = []
 
-    def start(name: str, of: str, host: str, *arguments: str) -> Path:
+    def start(name: str, of: str, *arguments: str) -> Path:
         log = tmp_path / f"{name}.log"
         with open(log, "wb") as file:
-            command = [home / "bin" / "spark-class", f"org.apache.spark.deploy.{of}", "--host", host]
+            command = [home / "bin" / "spark-class", f"org.apache.spark.deploy.{of}", "--host", "127.0.0.1"]
             started.append(
                 subprocess.Popen(
                     [*command, "--webui-port", "0", *arguments],
@@ -250,11 +250,10 @@ def cluster(tmp_path) -> Iterator[tuple[str, list[int]]]:
         return match[0]
 
     try:
-        address = found(start("master", "master.Master", "127.0.0.1", "--port", "0"), r"spark://127\.0\.0\.1:\d+")
+        address = found(start("master", "master.Master", "--port", "0"), r"spark://127\.0\.0\.1:\d+")
         work = "--cores", "1", "--memory", "1g"
-        hosts = "127.0.0.1", "127.0.0.2"
-        logs = [start(f"worker{n}", "worker.Worker", host, *work, "--work-dir", str(tmp_path / f"work{n}"), address)
-                for n, host in enumerate(hosts)]  # fmt: skip
+        logs = [start(f"worker{n}", "worker.Worker", *work, "--work-dir", str(tmp_path / f"work{n}"), address)
+                for n in range(2)]  # fmt: skip
         for log in logs:
             found(log, "Successfully registered with master")
         yield address, [process.pid for process in started[1:]]
