@@ -43,6 +43,8 @@ def test_more_bands_than_an_index_is_asked_for_are_checked_on_the_pairs():
     assert found > 5
     _, found = holds(any_of(range(17)))
     assert found > 5
+    _, found = holds(f"({any_of(range(5))} and {any_of(range(2, 7))}) or l.a = r.a + 7")
+    assert found > 5
     holds(f"{any_of(range(4))} and {any_of(range(2, 6))}")
 
 

@@ -334,6 +334,8 @@ class CSSTree:
         assert np.all(keys[1:] >= keys[:-1]), f"keys are not sorted: {keys}"
         behind = self._keys[n : n + self._pad]
         assert behind.size == self._pad and np.all(behind == GREATEST), f"no sentinels behind key {n}: {behind}"
+        rows = self._rows[n : n + self._pad]
+        assert rows.size == self._pad and not rows.any(), f"what may be read behind key {n} are no rows: {rows}"
         separators, begins, _, depth = self.levels
         below = keys
         for level in reversed(range(depth)):
