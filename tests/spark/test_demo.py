@@ -14,6 +14,7 @@ import pytest
 
 from watersmeet.demo import ships
 from watersmeet.demo import spark as demo
+from watersmeet.demo.kernels import Beside
 from watersmeet.spark.progress import Totals
 from watersmeet.spark.runner import Ended
 
@@ -46,7 +47,9 @@ def test_the_sample_of_results_has_rows_though_files_may_be_empty(tmp_path):
 COMPILE = """
 from watersmeet.demo.kernels import Beside
 from watersmeet.demo.spark import NEAR
-print(Beside(NEAR, ("5 seconds", "2 seconds")).wait())
+beside = Beside(NEAR, ("5 seconds", "2 seconds"))
+print(beside.wait())
+beside.stop()
 """
 JOIN = """
 import sys, tempfile
@@ -65,6 +68,12 @@ print(kernels())
 """
 
 
+def test_compiling_may_be_stopped_at_any_time():
+    beside = Beside(demo.NEAR, ("5 seconds", "2 seconds"))
+    beside.stop()
+    beside.stop()
+
+
 @pytest.mark.long
 def test_all_that_the_join_needs_is_compiled_while_spark_starts(tmp_path):
     environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}"}
@@ -72,6 +81,7 @@ def test_all_that_the_join_needs_is_compiled_while_spark_starts(tmp_path):
         subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
         for program in (COMPILE, JOIN, COMPILE)
     ]
+    assert [one.returncode for one in found] == [0, 0, 0], found
     assert re.fullmatch(r"\d+ kernels compiled meanwhile, in \d+ s; once on this machine.\n", found[0].stdout), found
     assert re.fullmatch(r"Kernels\(compiled=0, loaded=\d\d\)\n", found[1].stdout), found
     assert re.fullmatch(r"\d+ kernels are compiled already.\n", found[2].stdout), found

@@ -44,9 +44,12 @@ class Beside:
         return f"{loaded} kernels are compiled already."
 
     def stop(self) -> None:
+        """Whatever it has come to; again and again, if need be."""
         if self._process.poll() is None:
             self._process.kill()
-        self._process.communicate()
+            self._process.wait()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
 
 
 def compile_for(on: str, window: Window) -> Kernels:

@@ -77,13 +77,10 @@ def assembled(left: Any, right: Any, spec: JoinSpec, joiner: Any, name: str) -> 
 
     def packed(side: Side) -> Any:
         packs = frames[side].mapInArrow(Router(spec, side), PACK)
-        away = other(side)
-        time = spec.window.time[SIDES.index(away)].replace("`", "``")
-        times = frames[away].select(F.col(f"`{time}`"))
-        if clock.idle_after(side) is None:
-            # Not read, but there: a checkpoint counts how often a source is used, and idle_after may come and go.
-            times = times.where(F.lit(False))
-        packs = packs.union(times.mapInArrow(Marker(spec, side), PACK))
+        if clock.idle_after(side) is not None:
+            away = other(side)
+            time = spec.window.time[SIDES.index(away)].replace("`", "``")
+            packs = packs.union(frames[away].select(F.col(f"`{time}`")).mapInArrow(Marker(spec, side), PACK))
         return packs.withWatermark("ts", f"{clock.lateness(side)} milliseconds")
 
     # Spark would drop a pack whose last tuple is below the watermark, uncounted. So what the joiner has as event time

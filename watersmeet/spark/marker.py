@@ -11,7 +11,9 @@ for ever. So a side's watermark is also fed with markers, packs without tuples, 
     right tuples up to  20 ---------------- greatest ----> watermark of right
 
 The least of the two is then what `window/watermark.py` says. For this a source is read twice, the second time its time
-column only; Spark has one source for both uses, so that they always are of the same rows.
+column only; Spark has one source for both uses, so that they always are of the same rows. Its checkpoint counts the
+uses, so that idle_after cannot come or go with a restart. (A branch that is always there, behind a filter that is never
+true, would be read: Spark leaves streaming plans unpruned.)
 """
 
 from __future__ import annotations
