@@ -12,7 +12,7 @@ from strategies import HOWS, INT64_MAX, INT64_MIN, VALUES
 
 from watersmeet.query.parse import parse
 from watersmeet.query.plan import compile_plan
-from watersmeet.routing.base import everywhere, hashed
+from watersmeet.routing.base import hashed
 from watersmeet.routing.cells import CELL_BANDS, Cells, CellSize, cell_size, doubles
 from watersmeet.routing.choose import choose_route
 
@@ -35,7 +35,7 @@ def places_of(route, side, plan, rows, ticks):
     assert placed.home.size == len(rows) and placed.rows.size == placed.cores.size
     assert np.all((placed.home >= 0) & (placed.home < route.cores))
     assert np.all((placed.cores >= 0) & (placed.cores < route.cores))
-    goes = [{int(core)} for core in placed.home]
+    goes = [set(range(route.cores)) if placed.everywhere else {int(core)} for core in placed.home]
     for row, core in zip(placed.rows, placed.cores, strict=True):
         assert core not in goes[row], f"row {row} is sent to core {core} twice"
         goes[row].add(int(core))
@@ -195,8 +195,3 @@ def test_a_range_over_very_many_cells_goes_to_all_cores_once():
         assert goes[row] >= {int(core) for core in homes_of_left[11 - width : 12 + width]}
     assert goes[5] == set(range(5))
     assert goes[6] == {home[6]}, "an empty range has no partners"
-
-
-def test_everywhere_is_every_core_but_the_home():
-    placed = everywhere(np.array([0, 2, 1]), 3)
-    assert sorted(zip(placed.rows, placed.cores, strict=True)) == [(0, 1), (0, 2), (1, 0), (1, 1), (2, 0), (2, 2)]
