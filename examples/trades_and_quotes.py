@@ -27,7 +27,6 @@ def main() -> None:
         SparkSession.builder.master("local[2]")
         .config("spark.sql.streaming.stateStore.providerClass", ROCKSDB)  # the join's state needs it
         .config("spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled", "true")
-        .config("spark.sql.streaming.stateStore.checkpointFormatVersion", 2)  # so does its recovery
         .config("spark.sql.shuffle.partitions", 2)  # as many join cores
         .config("spark.ui.enabled", "false")
         .getOrCreate()

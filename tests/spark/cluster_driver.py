@@ -1,13 +1,14 @@
 """A driver on two executors whose tasks are run more than once: joins the streams of a folder, restarts, joins on.
 
-    python -m spark.cluster_driver FOLDER MASTER fails|twice
+    python -m spark.cluster_driver FOLDER MASTER fails|twice 1|2
 
 fails   behind the join, in the same task, is a stage that fails the first time in two micro-batches, in one of two
         tasks, when the state has been committed; the task is tried again on the other executor. So the second time it
         is back on the first, which has a state of its own from the attempt that failed
 twice   foreachBatch with two actions, each of which runs the join
 
-Streams, checkpoint and results are in the folder; what is in `later` joins them for the restart.
+The last is the format of the state's checkpoints. Streams, checkpoint and results are in the folder; what is in `later`
+joins them for the restart.
 """
 
 from __future__ import annotations
@@ -56,8 +57,12 @@ class Mishap:
             raise RuntimeError("a mishap")
 
 
-def main(folder: Path, master: str, kind: str) -> None:
-    spark = session(master, conf=CONF | SETTINGS | {"spark.local.dir": str(folder / "local")})
+def main(folder: Path, master: str, kind: str, version: str) -> None:
+    own = {
+        "spark.local.dir": str(folder / "local"),
+        "spark.sql.streaming.stateStore.checkpointFormatVersion": version,
+    }
+    spark = session(master, conf=CONF | SETTINGS | own)
     (folder / "mishaps").mkdir(exist_ok=True)
 
     def once() -> None:

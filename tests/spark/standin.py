@@ -20,7 +20,7 @@ from watersmeet.query.parse import parse
 from watersmeet.query.plan import compile_plan
 from watersmeet.query.windows import SIDES, other
 from watersmeet.routing.choose import choose_route
-from watersmeet.spark import cache
+from watersmeet.spark import cache, canonical
 from watersmeet.spark import joiner as joiner_module
 from watersmeet.spark import unpacker as unpacker_module
 from watersmeet.spark.clock import SparkClock
@@ -171,6 +171,7 @@ class StandIn:
             self.handle = copy.deepcopy(before) if fails else before
             frames, results = self._attempt(packs)
             after.append(self.handle)
+        self._check_attempts(after)
         # Not always the state of the last: with speculation, or two actions on a batch, Spark takes any of them.
         self.handle = self._random.choice(after)
         self.number += 1
@@ -181,6 +182,15 @@ class StandIn:
                 self.last[name] += int(frame[name].sum())
         return results
 
+    def _check_attempts(self, handles) -> None:
+        """Executors may go on from any attempt's state, and a restart from another's: they have written the same."""
+        if self.limits.step < LIMITS.step:
+            return  # in several steps packs are not put in one order
+        states = [
+            {where: found for where, found in handle.values.items() if where[1] != "manifest"} for handle in handles
+        ]
+        assert all(state == states[0] for state in states)
+
     def _attempt(self, packs):
         joiner = Joiner(self.spec, self.limits)
         joiner.init(self.handle)
@@ -190,7 +200,7 @@ class StandIn:
         times = _Times(self.watermark)
         frames = []
         joiner_module.query_folder = unpacker_module.query_folder = lambda: self.folder / "query"
-        cache.batch_id = lambda: self.number
+        cache.batch_id = canonical.batch_id = lambda: self.number
         for core, mine in by_core.items():
             self.handle.key = core
             half = len(mine) // 2

@@ -44,12 +44,9 @@ CELL = 4 * BAND  # width of a cell: wider means fewer copies and more candidates
 
 def settings(contender: str) -> dict[str, str]:
     """What the contender needs of the session beyond what all have."""
-    if contender in (OURS, DISCARD, IDENTITY):
-        return {}
-    own = {"spark.sql.streaming.stateStore.checkpointFormatVersion": "1"}  # Spark's default
     if contender.endswith("hdfs"):
-        own["spark.sql.streaming.stateStore.providerClass"] = HDFS_STORE
-    return own | (TUNED if contender in (SPARK, CELLS) else {})
+        return {"spark.sql.streaming.stateStore.providerClass": HDFS_STORE}
+    return TUNED if contender in (SPARK, CELLS) else {}
 
 
 def pipeline(spark: SparkSession, contender: str, part: Part, folder: str, files_a_batch: int) -> DataFrame:

@@ -112,12 +112,17 @@ def _over_texts(kernel: Any, data: Any) -> np.ndarray:
     return kernel(starts, frozen(content))
 
 
+def text_hashes(texts: pa.Array) -> np.ndarray:
+    """A 64-bit hash of each text."""
+    return _over_texts(hash_texts, texts)
+
+
 def equal_key(node: Node) -> KeyRun:
     """The key of a bool, float or text node for equality alone."""
     if node.type.kind not in ("string", "binary"):
         return plain_key(node)
     inner = node.run
-    return lambda rows: (_over_texts(hash_texts, (v := inner(rows))[0]), v[1])
+    return lambda rows: (text_hashes((v := inner(rows))[0]), v[1])
 
 
 def equal_counts(a: Node, b: Node) -> tuple[KeyRun, KeyRun, bool]:

@@ -11,7 +11,6 @@ from watersmeet.query.windows import Hopping, Last, Side, Within
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 PARTITIONS = "spark.sql.shuffle.partitions"
-FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 POLICY = "spark.sql.streaming.multipleWatermarkPolicy"
 WATERMARK = "spark.watermarkDelayMs"  # the key under which Spark notes a watermark in a column's metadata
 
@@ -59,20 +58,9 @@ def check_session(session: Any) -> None:
             f"{PROVIDER} is {provider}; Spark keeps state of this kind only in RocksDB: set it to {ROCKSDB} before the "
             f"query starts"
         )
-    for wrong in (bad_format(session.conf.get(FORMAT)), bad_policy(session.conf.get(POLICY))):
-        if wrong is not None:
-            raise ValueError(f"{wrong} before the query starts")
-
-
-def bad_format(value: str | None) -> str | None:
-    """What is wrong with this format of the state's checkpoints; None: nothing, or it is not set.
-
-    In format 1 an executor goes on from its own last version of the state, even if another attempt of that task, on
-    another executor, is the one that counts. Chunks have other names in each attempt, so the two do not fit together.
-    """
-    if value is None or int(value) >= 2:
-        return None
-    return f"{FORMAT} is {value}: with it, a task tried again on another executor ruins the checkpoint; set it to 2"
+    wrong = bad_policy(session.conf.get(POLICY))
+    if wrong is not None:
+        raise ValueError(f"{wrong} before the query starts")
 
 
 def bad_policy(value: str | None) -> str | None:

@@ -13,13 +13,14 @@ What is merged is the sorted keys. The tuples stay in the chunks in which they c
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import count
 
 import numpy as np
 import pyarrow as pa
 
 from watersmeet.index.bisort import BISort, BISortStructure
 from watersmeet.query.windows import Side
-from watersmeet.spark.cache import new_id
+from watersmeet.spark.canonical import chunk_name, run_name
 from watersmeet.spark.limits import Limits
 from watersmeet.spark.packs import joined, portions
 from watersmeet.window.chain import Subwindow
@@ -53,15 +54,19 @@ class OpenRun:
         return (self.sub.size.bit_length() - 1) // (FAN_IN.bit_length() - 1)
 
 
-def compact(runs: list[OpenRun], index: BISort, longest: int, limits: Limits) -> list[OpenRun]:
-    """The runs of one side, merged where a level is full and the result spans at most `longest` ticks."""
-    while True:
+def compact(runs: list[OpenRun], index: BISort, longest: int, limits: Limits, place: str = "") -> list[OpenRun]:
+    """The runs of one side, merged where a level is full and the result spans at most `longest` ticks.
+
+    place: of what is made here, among all that this micro-batch makes.
+    """
+    for number in count():
         group = _full_level(runs, longest)
         if not group:
-            return runs
+            break
         at = runs.index(group[0])
         kept = [run for run in runs if run not in group]
-        runs = [*kept[:at], merged(group, index, limits), *kept[at:]]
+        runs = [*kept[:at], merged(group, index, limits, f"{place}m{number}"), *kept[at:]]
+    return runs
 
 
 def _full_level(runs: list[OpenRun], longest: int) -> list[OpenRun]:
@@ -77,7 +82,7 @@ def _full_level(runs: list[OpenRun], longest: int) -> list[OpenRun]:
     return []
 
 
-def merged(runs: list[OpenRun], index: BISort, limits: Limits) -> OpenRun:
+def merged(runs: list[OpenRun], index: BISort, limits: Limits, place: str = "") -> OpenRun:
     """O(rows) moves of keys, and a copy of small chunks."""
     structure = index.structure()
     first = 0
@@ -91,24 +96,30 @@ def merged(runs: list[OpenRun], index: BISort, limits: Limits) -> OpenRun:
     settled = np.concatenate([sub.settled for sub in subs]) if subs[0].keeps_settled else None
     ticks = np.concatenate([sub.ticks for sub in subs])
     whole = Subwindow.adopted(0, structure, ticks, _union([sub.span for sub in subs]), settled)
-    chunks = _fewer([chunk for run in runs for chunk in run.chunks], limits)
-    return OpenRun(new_id(), runs[0].side, chunks, whole, stored=False)
+    chunks = _fewer([chunk for run in runs for chunk in run.chunks], ticks, limits, place)
+    return OpenRun(run_name([chunk.id for chunk in chunks]), runs[0].side, chunks, whole, stored=False)
 
 
-def _fewer(chunks: list[Chunk], limits: Limits) -> tuple[Chunk, ...]:
+def _fewer(chunks: list[Chunk], ticks: np.ndarray, limits: Limits, place: str) -> tuple[Chunk, ...]:
     """Small neighbours joined."""
     answer: list[Chunk] = []
     small: list[Chunk] = []
+    first = 0  # row with which those that are small begin
     for chunk in [*chunks, None]:
         if chunk is not None and chunk.batch.nbytes < limits.small:
             small.append(chunk)
             continue
         for some in portions([each.batch for each in small], limits.chunk):
             group, small = small[: len(some)], small[len(some) :]
-            answer += group if len(group) == 1 else [Chunk(new_id(), joined(some), False)]
+            stop = first + sum(batch.num_rows for batch in some)
+            if len(group) > 1:
+                group = [Chunk(chunk_name(f"{place}.{len(answer)}", ticks[first:stop]), joined(some), False)]
+            answer += group
+            first = stop
         small = []
         if chunk is not None:
             answer.append(chunk)
+            first += chunk.batch.num_rows
     return tuple(answer)
 
 

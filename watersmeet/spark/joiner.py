@@ -16,7 +16,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pyarrow as pa
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
@@ -24,6 +23,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from watersmeet.engine.arrival import Arrival
 from watersmeet.query.windows import SIDES, Side
 from watersmeet.spark.cache import FiledResults, in_use, query_folder, sweep
+from watersmeet.spark.canonical import in_order
 from watersmeet.spark.clock import SparkClock
 from watersmeet.spark.limits import LIMITS, Limits
 from watersmeet.spark.narrow import widened
@@ -150,16 +150,13 @@ def _in_time(join: Compiled, side: Side, batches: list[pa.RecordBatch], watermar
 def _arrivals(join: Compiled, side: Side, batches: list[pa.RecordBatch], most: int) -> list[Arrival]:
     """Batches as arrivals, each in order of time: so it skips subwindows, and needs no ticks to be looked up."""
     # Packs come from many tasks in any order, but each often has a stretch of time to itself.
-    in_order = sorted(batches, key=lambda one: int(join.window.read(one.slice(0, 1), side)[0]))
-    return [_arrival(join, side, joined(some)) for some in portions(in_order, most)]
+    ranked = sorted(
+        batches, key=lambda one: (int(join.window.read(one.slice(0, 1), side)[0]), one.num_rows, one.nbytes)
+    )
+    return [_arrival(join, side, joined(some)) for some in portions(ranked, most)]
 
 
 def _arrival(join: Compiled, side: Side, batch: pa.RecordBatch) -> Arrival:
-    ticks = join.window.read(batch, side)
-    span = span_of(ticks)
-    if not span.in_order:
-        order = np.argsort(ticks, kind="stable")
-        batch, ticks = batch.take(pa.array(order)), ticks[order]
-        span = span_of(ticks)
+    batch, ticks = in_order(batch, join.window.read(batch, side))
     low, high = join.window.partners(side, ticks)
-    return Arrival(batch, ticks, span, None, low, high)
+    return Arrival(batch, ticks, span_of(ticks), None, low, high)

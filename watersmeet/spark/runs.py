@@ -13,14 +13,15 @@ from watersmeet.engine.metrics import Metrics
 from watersmeet.engine.sizes import Sizes
 from watersmeet.index.bisort import BISortStructure, Sealed
 from watersmeet.query.windows import SIDES, Side
-from watersmeet.spark.cache import CoreFiles, new_id
+from watersmeet.spark.cache import CoreFiles
+from watersmeet.spark.canonical import chunk_name, run_name
 from watersmeet.spark.clock import SparkClock
 from watersmeet.spark.compact import Chunk, OpenRun, compact
 from watersmeet.spark.limits import Limits
 from watersmeet.spark.narrow import narrowed, widened
 from watersmeet.spark.packs import pieces
 from watersmeet.spark.spec import Compiled
-from watersmeet.spark.state import CoreState, Manifest, Run
+from watersmeet.spark.state import CoreState, Manifest, Run, check_rows
 from watersmeet.window.chain import Subwindow
 from watersmeet.workers import ALONE
 
@@ -51,7 +52,7 @@ class OpenCore:
         payload, chain = self.core.payloads[run.side], self.core.chains[run.side]
         base = payload.end
         schema = self._join.spec.schema(run.side)
-        chunks = tuple(Chunk(id, self._chunk(id, schema), True) for id, _ in run.chunks)
+        chunks = tuple(Chunk(id, self._chunk(id, rows, schema), True) for id, rows in run.chunks)
         for chunk in chunks:
             payload.append(chunk.batch)
         structure, ticks = self._index(run, [chunk.batch for chunk in chunks])
@@ -63,12 +64,13 @@ class OpenCore:
         chain.adopt(sub)
         return OpenRun(run.id, run.side, chunks, sub, flags)
 
-    def _chunk(self, id: str, schema: pa.Schema) -> pa.RecordBatch:
+    def _chunk(self, id: str, rows: int, schema: pa.Schema) -> pa.RecordBatch:
         """From its file, by reference, or from the state."""
         found = self._files.chunk(id, schema)
         if found is None:
             found = widened(self._state.chunk(id), schema)
             self._files.put_chunk(id, found)
+        check_rows(id, found.num_rows, rows)
         return found
 
     def _index(self, run: Run, batches: list[pa.RecordBatch]) -> tuple[BISortStructure, Array]:
@@ -120,13 +122,14 @@ class OpenCore:
         timer = self._timer(clock, milliseconds)
         runs = []
         for side in SIDES:
+            place = side[0] + ("" if fired is None else "t")  # a timer may fire in a micro-batch that has tuples, too
             self.core.chains[side].seal()
             mine = [
-                self._runs.get(id(sub)) or self._new_run(side, sub, arrivals[side])
-                for sub in self.core.chains[side].subwindows
+                self._runs.get(id(sub)) or self._new_run(side, sub, arrivals[side], f"{place}{number}")
+                for number, sub in enumerate(self.core.chains[side].subwindows)
             ]
             longest = self._join.window.lifetime(side) // 2 + self._join.window.lateness(side)
-            runs += [self._put(run) for run in compact(mine, self._join.index, longest, self._limits)]
+            runs += [self._put(run) for run in compact(mine, self._join.index, longest, self._limits, place)]
         manifest = Manifest(self._manifest.place, tuple(runs), timer)
         for gone in self._manifest.chunk_ids - manifest.chunk_ids:
             self._state.remove_chunk(gone)
@@ -141,18 +144,21 @@ class OpenCore:
         )
         self._saved = manifest
 
-    def _new_run(self, side: Side, sub: Subwindow, arrivals: list[Arrival]) -> OpenRun:
+    def _new_run(self, side: Side, sub: Subwindow, arrivals: list[Arrival], place: str) -> OpenRun:
         """A subwindow of tuples that have arrived now, as a run."""
         at = self.core.payloads[side].end - sum(arrival.rows for arrival in arrivals)  # position of the first of them
-        chunks = []
+        chunks: list[Chunk] = []
+        done = 0
         for arrival in arrivals:
             first, stop = max(sub.base - at, 0), min(sub.base + sub.size - at, arrival.rows)
             if first < stop:
-                rows = arrival.batch.slice(first, stop - first)
-                chunks += [Chunk(new_id(), piece, False) for piece in pieces(rows, self._limits.chunk)]
+                for piece in pieces(arrival.batch.slice(first, stop - first), self._limits.chunk):
+                    ticks = sub.ticks[done : done + piece.num_rows]
+                    chunks.append(Chunk(chunk_name(f"{place}.{len(chunks)}", ticks), piece, False))
+                    done += piece.num_rows
             at += arrival.rows
-        assert sum(chunk.batch.num_rows for chunk in chunks) == sub.size
-        return OpenRun(new_id(), side, tuple(chunks), sub, stored=False)
+        assert done == sub.size
+        return OpenRun(run_name([chunk.id for chunk in chunks]), side, tuple(chunks), sub, stored=False)
 
     def _put(self, run: OpenRun) -> Run:
         for chunk in run.chunks:

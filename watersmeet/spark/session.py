@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from watersmeet.spark.checks import FORMAT, PARTITIONS, POLICY, ROCKSDB
+from watersmeet.spark.checks import PARTITIONS, POLICY, ROCKSDB
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 SETTINGS = {
     "spark.sql.streaming.stateStore.providerClass": ROCKSDB,
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
-    FORMAT: "2",
     POLICY: "min",
     # Rows go to Python in larger batches than Spark's 10,000; wide rows in smaller ones, for it limits bytes, too.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",

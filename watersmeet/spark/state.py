@@ -124,6 +124,12 @@ class CoreState:
                 self._handle.registerTimer(new)
 
 
+def check_rows(id: str, found: int, rows: int) -> None:
+    """RuntimeError if a chunk is not what the manifest says it is."""
+    if found != rows:
+        raise RuntimeError(f"chunk {id} of the state has {found} rows and should have {rows}: {_DAMAGED}")
+
+
 def _check(value: dict[str, Any], spec: JoinSpec) -> None:
     if value["version"] != VERSION:
         raise ValueError(

@@ -1,16 +1,16 @@
 """What a task knows of the query that it works for.
 
 Spark hands every task the settings of its query, which need not be those of the session that `stream_join` saw: what
-a checkpoint has recorded (the number of shuffle partitions, the policy for watermarks, the format of the state) goes
-before the session. A restart that trusted the session would look for its state under other keys. So each task of the
-router and the joiner compares the two before it does anything.
+a checkpoint has recorded (the number of shuffle partitions, the policy for watermarks) goes before the session. A
+restart that trusted the session would look for its state under other keys. So each task of the router and the joiner
+compares the two before it does anything.
 """
 
 from __future__ import annotations
 
 import pyspark
 
-from watersmeet.spark.checks import FORMAT, PARTITIONS, POLICY, bad_format, bad_policy
+from watersmeet.spark.checks import PARTITIONS, POLICY, bad_policy
 from watersmeet.spark.spec import JoinSpec
 
 #: Where a query has the number of partitions that its checkpoint began with. From Spark 4.1 on not in the session's
@@ -42,7 +42,6 @@ def check_query(spec: JoinSpec) -> None:
             f"partitions, for a checkpoint keeps the number that it began with: set {PARTITIONS} to {partitions} "
             f"before stream_join, or start with a new checkpoint"
         )
-    for name, bad in ((FORMAT, bad_format), (POLICY, bad_policy)):
-        wrong = bad(local_property(name))
-        if wrong is not None:
-            raise ValueError(f"{wrong}. A checkpoint keeps what it began with: start with a new one")
+    wrong = bad_policy(local_property(POLICY))
+    if wrong is not None:
+        raise ValueError(f"{wrong}. A checkpoint keeps what it began with: start with a new one")
