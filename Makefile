@@ -21,13 +21,13 @@ test: setup ## run the tests
 	@$(python) -m watersmeet warm  # once, not in each of the test processes
 	@JAVA_HOME=$$(tools/java.sh) && export JAVA_HOME && $(pytest) $(ARGS)
 
-test-long: setup ## many kills, many examples, bounds checks, five minutes of random joins
+test-long: setup ## many kills, many examples, bounds checks, some minutes of random joins
 	@$(python) -m watersmeet warm
 	@JAVA_HOME=$$(tools/java.sh) && export JAVA_HOME && \
-	  WATERSMEET_CRASHES=5 $(pytest) -m "long or slow" tests/spark/test_crash.py $(ARGS) && \
+	  WATERSMEET_CRASHES=3 $(pytest) -m "long or slow" tests/spark/test_crash.py $(ARGS) && \
 	  $(pytest) -m long --deselect tests/spark/test_crash.py $(ARGS)
-	@HYPOTHESIS_PROFILE=nightly HYPOTHESIS_EXAMPLES=40 $(pytest) tests/test_contract.py tests/test_self_join.py tests/test_failures.py
-	@$(python) tests/fuzz.py --minutes 5
+	@HYPOTHESIS_PROFILE=nightly HYPOTHESIS_EXAMPLES=30 $(pytest) tests/test_contract.py tests/test_self_join.py tests/test_failures.py
+	@$(python) tests/fuzz.py --minutes 3
 
 fuzz: setup ## random joins against the brute-force answer: make fuzz MINUTES=30
 	@$(python) tests/fuzz.py --minutes $(MINUTES) $(ARGS)

@@ -268,9 +268,11 @@ def main() -> int:
                 return 1
             rounds, total = rounds + 1, total + done
             minutes = (time.monotonic() - begin) / 60
-            print(f"\r{minutes:5.1f} min  {total['joins']:,} joins, {total['failures']:,} calls made to fail",
-                  end="", flush=True)  # fmt: skip
-    print(f"\nno finding in {total['joins']:,} joins (rounds {first} to {first + rounds - 1})")
+            if sys.stdout.isatty():
+                print(f"\r{minutes:5.1f} min  {total['joins']:,} joins, {total['failures']:,} calls made to fail",
+                      end="", flush=True)  # fmt: skip
+    print(f"\nno finding in {total['joins']:,} joins, {total['failures']:,} calls of which were made to fail "
+          f"(rounds {first} to {first + rounds - 1})")  # fmt: skip
     return 0
 
 

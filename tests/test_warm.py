@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 
+import pytest
 from typer.testing import CliRunner
 
 from watersmeet.cli import app
@@ -19,6 +20,7 @@ print(json.dumps([f"{one.py_func.__module__}.{one.__name__}" for one in dispatch
 """
 
 
+@pytest.mark.long
 def test_its_joins_call_every_kernel():
     done = subprocess.run([sys.executable, "-c", ALL_JOBS], capture_output=True, text=True, check=True)
     assert json.loads(done.stdout) == []

@@ -129,6 +129,7 @@ def test_every_contender_finds_duckdbs_results(spark, tmp_path, name, contender)
         assert Answer(outcome["rows_out"], outcome["checksum"]) == expected
 
 
+@pytest.mark.long
 def test_a_run_measures_in_a_process_of_its_own_and_stores_what_it_shows(tmp_path):
     out = tmp_path / "results.json"
     results = bench.run(only=["A"], contenders=[OURS], out=out, sizes=TINY, say=lambda line: None)

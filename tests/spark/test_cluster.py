@@ -49,8 +49,8 @@ def drive(stream: Stream, kind: str, version: int) -> None:
     stream.check()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("version", [1, pytest.param(2, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("version", [1, 2])
 def test_a_task_fails_behind_the_join_and_is_tried_again_elsewhere(stream, version):
     drive(stream, "fails", version)
     if version == 2:

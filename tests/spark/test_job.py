@@ -185,6 +185,7 @@ def test_the_command_reports_a_bad_job_with_exit_code_2(tmp_path):
     assert "left.format: is missing" in result.stderr
 
 
+@pytest.mark.long
 def test_ctrl_c_stops_the_command_cleanly(tmp_path):
     side = 'format = "rate"\nselect = ["timestamp as ts", "value as x"]\noptions.rowsPerSecond = 500\n'
     text = f'[left]\n{side}[right]\n{side}[join]\non = "abs(l.x - r.x) <= 1"\nwindow = "within 2 seconds"\n'

@@ -29,6 +29,7 @@ def test_results_are_those_of_spark_and_duckdb(spark, tmp_path):
     cases.check(spark, tmp_path)
 
 
+@pytest.mark.long
 def test_the_same_on_spark_connect(tmp_path):
     """In a process of its own: one process cannot have both kinds of session."""
     program = (
