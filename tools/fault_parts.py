@@ -17,7 +17,9 @@ SELF_JOINS = (
     "tests/test_self_join.py::test_last_windows_of_two_sizes_forget_what_neither_role_needs",
 )
 INDEXES = f"{CONTRACT}::test_every_index_and_window_gives_the_brute_force_answer"
-ON_SPARK = ("tests/spark/test_narrow.py", "tests/spark/test_runs.py", "tests/spark/test_contract.py")
+ON_SPARK = tuple(
+    f"tests/spark/test_{name}.py" for name in ("narrow", "clock", "router", "cache", "runs", "contract")
+)
 
 
 @dataclass(frozen=True)
@@ -48,10 +50,14 @@ WINDOWS = (
 
 KEPT = ("tests/test_payload.py", "tests/test_inputs.py")
 STATE = "tests/test_state.py"
+FAILURES = "tests/test_failures.py::test_a_step_that_fails_at_any_line_leaves_no_trace"
 
 PARTS: dict[str, Part] = {
-    "engine/core": Part(_of("engine", "core", "finder"), (*WINDOWS, STATE)),
-    "engine/arrivals": Part(_of("engine", "arrivals", "arrival", "late"), (*WINDOWS, "tests/test_errors.py")),
+    "engine/core": Part(_of("engine", "core", "finder"), (*WINDOWS, FAILURES, STATE)),
+    "engine/arrivals": Part(
+        _of("engine", "arrivals", "arrival", "late"),
+        ("tests/test_arrival.py", *WINDOWS, "tests/test_errors.py", FAILURES),
+    ),
     "engine/join": Part(
         _of("engine", "join"), ("tests/test_errors.py", "tests/test_explain.py", "tests/test_inputs.py", *WINDOWS)
     ),
@@ -59,16 +65,20 @@ PARTS: dict[str, Part] = {
         _of("engine", "results", "self_join", "inputs"),
         ("tests/test_examples.py", "tests/test_inputs.py", "tests/test_errors.py", *JOINS, *SELF_JOINS),
     ),
-    "window/chain": Part(_of("window", "chain", "ticks"), (*WINDOWS, "tests/test_duckdb.py", STATE)),
+    "window/chain": Part(_of("window", "chain", "ticks"), (*WINDOWS, "tests/test_duckdb.py", FAILURES, STATE)),
     "window/rows": Part(_of("window", "rows"), (*KEPT, STATE)),
     "window/payload": Part(_of("window", "payload"), (*KEPT, *JOINS, STATE)),
     "window/chunks": Part(_of("window", "chunks", "gather"), (*KEPT, *JOINS, STATE)),
-    "window/watermark": Part(_of("window", "watermark"), WINDOWS),
+    "window/watermark": Part(_of("window", "watermark"), ("tests/test_idle.py", *WINDOWS)),
     "query/plan": Part(_of("query", "plan", "terms"), QUERY),
     "query/linear": Part(_of("query", "linear", "ranges"), QUERY),
     "query/keys": Part(_of("query", "keys", "floats"), QUERY),
     "query/windows": Part(
-        _of("query", "windows", "durations"), ("tests/test_errors.py", "tests/test_explain.py", *WINDOWS)
+        _of("query", "windows", "durations"),
+        (
+            "tests/query/test_windows.py", "tests/test_idle.py", "tests/test_arrival.py", "tests/test_errors.py",
+            "tests/test_explain.py", *WINDOWS,
+        ),
     ),
     "index/bisort": Part(
         _of("index", "bisort", "bisort_kernels", "samples"),
@@ -95,9 +105,9 @@ PARTS: dict[str, Part] = {
         _of("index", "nested_loop", "adaptive"),
         ("tests/test_hash.py", "tests/test_adaptive.py", *_each("nested_loop", "adaptive")),
     ),
-    "routing/cells": Part(_of("routing", "cells"), ("tests/test_routing.py", *ON_SPARK[2:])),
+    "routing/cells": Part(_of("routing", "cells"), ("tests/test_routing.py", ON_SPARK[-1])),
     "routing/choose": Part(
-        _of("routing", "choose", "base", "hash", "split", "single"), ("tests/test_routing.py", *ON_SPARK[2:])
+        _of("routing", "choose", "base", "hash", "split", "single"), ("tests/test_routing.py", ON_SPARK[-1])
     ),
     "spark/clock": Part(_of("spark", "clock"), ON_SPARK),
     "spark/state": Part(_of("spark", "state"), ON_SPARK),

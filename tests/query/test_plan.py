@@ -311,3 +311,17 @@ def test_a_column_of_a_nested_type_is_refused_only_where_it_is_used():
     compile_plan("l.a = r.a", schema, schema)
     with pytest.raises(TypeError, match="l.list"):
         compile_plan("l.list = r.list", schema, schema)
+
+
+def test_decimals_of_different_scales_are_found_by_an_ordered_key():
+    schema = pa.schema({"d": pa.decimal128(10, 2), "e": pa.decimal128(12, 5)})
+    for text in ("abs(l.d - r.e) <= 1.5", "l.d between r.e - 1 and r.e + 1", "l.e < r.d"):
+        plan = compile_plan(text, schema, schema)
+        assert plan.range in ("band", "inequality") and [term.kind for term in plan.terms] == [plan.range]
+
+
+def test_two_equalities_of_which_one_compares_different_columns_need_two_indexes():
+    schema = pa.schema({"a": pa.int64(), "b": pa.int64()})
+    assert compile_plan("l.a = r.a and l.b = r.b", schema, schema).unlike is None
+    for text in ("l.a = r.a and l.a = r.b", "l.a = r.b and l.b = r.b"):
+        assert compile_plan(text, schema, schema).unlike == "an equality compares two different keys"

@@ -29,9 +29,9 @@ _LEAST = np.iinfo(np.int64).min
 
 
 class Watermarks:
-    def __init__(self, lateness: dict[Side, int], idle_after: dict[Side, int | None] | None = None):
+    def __init__(self, lateness: dict[Side, int], idle_after: dict[Side, int | None]):
         self._lateness = lateness
-        self._idle_after = idle_after or {"left": None, "right": None}
+        self._idle_after = idle_after
         self._greatest: dict[Side, int | None] = {"left": None, "right": None}
 
     def of(self, side: Side) -> int | None:
