@@ -20,9 +20,11 @@ from watersmeet.query.parse import parse
 from watersmeet.query.plan import compile_plan
 from watersmeet.query.windows import Window
 from watersmeet.routing.choose import choose_route
+from watersmeet.spark.canonical import row_hashes
 from watersmeet.warm import Kernels, kernels
 
-ROWS, PUSHES = 1_000, 4
+#: More than small batches have, which are spared kernels (index/merging.py, index/sorting.py).
+ROWS, PUSHES = 10_000, 4
 
 
 class Beside:
@@ -67,6 +69,7 @@ def compile_for(on: str, window: Window) -> Kernels:
     route, _ = choose_route("auto", plan, reports.schema, contacts.schema, "inner", 2)
     batch = reports.combine_chunks().to_batches()[0]
     route.places("left", plan.left, batch, np.arange(batch.num_rows))
+    row_hashes(batch)
     return kernels()
 
 

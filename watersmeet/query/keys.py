@@ -109,7 +109,7 @@ def _over_texts(kernel: Any, data: Any) -> np.ndarray:
     content = (
         np.frombuffer(content, np.uint8) if content is not None and content.size else np.zeros(1, np.uint8)
     )
-    return kernel(starts, frozen(content))
+    return kernel(frozen(starts), frozen(content))
 
 
 def text_hashes(texts: pa.Array) -> np.ndarray:

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.types as is_
 
 from watersmeet.query.kernels import mix
-from watersmeet.query.keys import text_hashes
+from watersmeet.query.keys import frozen, text_hashes
 from watersmeet.spark.task import batch_id
 
 Array = np.ndarray
@@ -46,7 +46,7 @@ def row_hashes(batch: pa.RecordBatch) -> Array:
     state = np.zeros(batch.num_rows, np.int64)
     for column in batch.columns:
         for words in _words(column):
-            mix(state, words)
+            mix(state, frozen(words))
     return state
 
 
