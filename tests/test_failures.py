@@ -259,3 +259,23 @@ def test_data_may_come_from_code_that_pushes():
 
     reader = pa.RecordBatchReader.from_batches(rows(0, 0, 0).schema, pieces())
     assert join.push(left=reader) >= 10
+
+
+def test_a_failure_before_both_streams_are_known_leaves_nothing_waiting():
+    table = rows(0, 10, 1)
+
+    def join():
+        return wm.StreamJoin("l.k = r.k", wm.within(100), "full", output="count")
+
+    expected = join()
+    expected.push(left=table)
+    answers = expected.push(right=table), expected.close()
+    counted, other = Lines(), join()
+    counted.run(lambda: other.push(left=rows(0, 7, 2)))
+    for at in range(1, counted.count + 1):
+        failing = join()
+        with pytest.raises(Injected):
+            Lines(at).run(lambda failing=failing: failing.push(left=rows(0, 7, 2)))
+        assert failing.metrics.waiting == 0
+        failing.push(left=table)
+        assert (failing.push(right=table), failing.close()) == answers

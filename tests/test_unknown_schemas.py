@@ -92,3 +92,11 @@ def test_a_time_that_is_none_is_refused_at_once():
         with pytest.raises((ValueError, TypeError)):
             join.advance(right=bad)
     assert join.push(right=micros(100)).num_rows == 1
+
+
+@pytest.mark.parametrize("how, side", [("left", "left"), ("right", "right"), ("full", "left"), ("full", "right")])
+def test_pairs_of_a_stream_whose_other_side_never_came(how, side):
+    join = wm.StreamJoin("l.k = r.k", wm.last(5), how, output="pairs")
+    join.push(**{side: pa.table({"k": [7, 8, 9]})})
+    alone = {"left": [None] * 3, "right": [None] * 3, side: [0, 1, 2]}
+    assert join.close().to_pydict() == alone

@@ -59,11 +59,18 @@ PARTS: dict[str, Part] = {
         ("tests/test_arrival.py", *WINDOWS, "tests/test_errors.py", FAILURES),
     ),
     "engine/join": Part(
-        _of("engine", "join"), ("tests/test_errors.py", "tests/test_explain.py", "tests/test_inputs.py", *WINDOWS)
+        _of("engine", "join", "calls"),
+        (
+            "tests/test_errors.py", "tests/test_explain.py", "tests/test_inputs.py", "tests/test_unknown_schemas.py",
+            *WINDOWS, "tests/test_failures.py",
+        ),
     ),
     "engine/results": Part(
         _of("engine", "results", "self_join", "inputs"),
-        ("tests/test_examples.py", "tests/test_inputs.py", "tests/test_errors.py", *JOINS, *SELF_JOINS),
+        (
+            "tests/test_examples.py", "tests/test_inputs.py", "tests/test_later_batches.py", "tests/test_much_text.py",
+            "tests/test_errors.py", *JOINS, *SELF_JOINS,
+        ),
     ),
     "window/chain": Part(_of("window", "chain", "ticks"), (*WINDOWS, "tests/test_duckdb.py", FAILURES, STATE)),
     "window/rows": Part(_of("window", "rows"), (*KEPT, STATE)),
