@@ -322,3 +322,16 @@ def test_the_router_joins_no_more_than_an_array_can_hold(monkeypatch):
         packs = list(router.Router(spec, "left")(iter(one.to_batches(max_chunksize=4))))
         assert len(packs) == 2 * len(expected)  # each portion is a pack, and an empty one for core 0
         assert sizes == expected
+
+
+@pytest.mark.parametrize("lost, told", [("chunks", "lost chunk"), ("flags", "lost the flags")])
+def test_state_that_is_not_there_any_more_is_named(tmp_path, lost, told):
+    spark = StandIn(specified("l.x = r.x", wm.within(500), "left", SCHEMA, SCHEMA), tmp_path)
+    one, another = stream(1, 2, 20)
+    spark.batch(one, one)
+    for (_, name), values in spark.handle.values.items():
+        if name == lost:
+            values.clear()
+    spark.forget_files()
+    with pytest.raises(RuntimeError, match=f"the state has {told} .* its checkpoint is damaged"):
+        spark.batch(another, another)
