@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 #: What takes care of failures must itself not fail here: Ctrl-C is put off while it runs.
-SHELTERED = ("undo", "uninterrupted", "restore", "_wait")
+SHELTERED = ("undo", "uninterrupted", "restore", "stop")
 
 
 class Injected(BaseException):
@@ -29,17 +29,18 @@ def _between_blocks(frame: Any) -> bool:
 
 
 class Lines:
-    """Counts lines; raises at line `at`."""
+    """Counts the lines of a package or module; raises at line `at`."""
 
-    def __init__(self, at: int | None = None):
+    def __init__(self, at: int | None = None, within: str = "watersmeet."):
         self.at = at
+        self.within = within
         self.count = 0
         self.where: str | None = None
         self._lock = threading.Lock()
 
     def __call__(self, frame: Any, event: str, _: Any) -> Any:
         name = frame.f_globals.get("__name__", "")
-        if not name.startswith("watersmeet.") or frame.f_code.co_name in SHELTERED:
+        if not name.startswith(self.within) or frame.f_code.co_name in SHELTERED:
             return None
         if event == "line" and not _between_blocks(frame):
             with self._lock:
@@ -60,3 +61,4 @@ class Lines:
         finally:
             sys.settrace(before)
             threading.settrace(None)  # type: ignore[arg-type]
+            self.at = None  # threads that go on afterwards go on counting

@@ -179,6 +179,27 @@ def test_a_failure_on_any_thread_leaves_no_trace(name):
         assert in_order(join.close()) == in_order(untouched.close())
 
 
+@pytest.mark.parametrize("name", JOINS)
+def test_no_thread_goes_on_behind_a_failure(name):
+    """The line that fails is one of those that hand work to threads and wait for it: each of them once."""
+    with large_join(name, threads=3) as join, large_join(name, threads=3) as untouched:
+        for each in (join, untouched):
+            each.push(*batches(0))
+        doomed = batches(100)
+        for at in range(1, 10_000):
+            before = books(join)
+            try:
+                Lines(at, "watersmeet.workers").run(lambda: join.push(*doomed))
+            except Injected:
+                assert books(join) == before
+            else:
+                break
+        assert at > 50
+        untouched.push(*doomed)
+        join.check_invariants()
+        assert in_order(join.push(*batches(1))) == in_order(untouched.push(*batches(1)))
+
+
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("name", JOINS)
 def test_ctrl_c_at_any_moment_leaves_no_trace(name, threads):

@@ -45,7 +45,7 @@ def test_any_number_of_threads_merges_alike(kind, composite, data, threads):
     batches = data.draw(st.lists(st.lists(KEYS[kind], max_size=40), min_size=1, max_size=5))
     workers = Workers(threads)
     one, many = filled(batches, composite, ALONE), filled(batches, composite, workers)
-    workers.close()
+    workers.stop()
     for mine, theirs in zip(one.entries().__dict__.values(), many.entries().__dict__.values(), strict=True):
         assert np.array_equal(mine, theirs)
 
@@ -62,7 +62,7 @@ def test_batches_that_fall_into_one_part(where, rows):
     }[where]
     workers = Workers(4)
     structure = filled([run, batch], False, workers)
-    workers.close()
+    workers.stop()
     assert np.array_equal(structure.entries().ordered, np.sort(np.concatenate([run, batch])))
 
 
@@ -76,7 +76,7 @@ def test_large_runs_are_merged_by_several_threads(sizes, width, composite, monke
     batches = [random.integers(-width, width, size) for size in sizes]
     workers = Workers(4)
     one, many = filled(batches, composite, ALONE), filled(batches, composite, workers)
-    workers.close()
+    workers.stop()
     keys = np.concatenate(batches)
     for structure in (one, many):
         entries = structure.entries()
@@ -102,5 +102,5 @@ def test_joins_find_the_same_pairs_on_any_number_of_threads(index, monkeypatch):
 def test_a_thread_of_the_pool_may_hand_out_work_itself():
     workers = Workers(2)
     nested = workers.map(lambda n: workers.map(lambda m: n * m, range(4)), range(8))
-    workers.close()
+    workers.stop()
     assert nested == [[n * m for m in range(4)] for n in range(8)]

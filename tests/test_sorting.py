@@ -45,7 +45,7 @@ def test_rows_are_in_order_of_their_keys(kind, threads, data):
     assert np.array_equal(taken(minor, by_one, workers), np.sort(minor))
     assert [(major[row], minor[row]) for row in by_two] == sorted(zip(major, minor, strict=True))
     assert np.array_equal(sorted_values(minor.copy(), workers), np.sort(minor))
-    workers.close()
+    workers.stop()
 
 
 @pytest.mark.usefixtures("few")

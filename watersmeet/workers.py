@@ -47,32 +47,23 @@ class Workers:
     def beside(self, work: Callable[[], T]) -> Iterator[Future[T]]:
         """Do `work` on another thread while the block runs, or before it where there is none.
 
-        However the block ends, the work is not going on any more behind it.
+        Where the block fails the work may be going on: see `stop`.
         """
         if self.threads == 1:
             done: Future[T] = Future()
             done.set_result(work())
             yield done
             return
-        future = self._started().submit(work)
-        try:
-            yield future
-        except BaseException:
-            future.cancel()
-            raise
-        finally:
-            _wait([future])
+        future = self._submit(work)
+        yield future
+        wait([future])
 
     def map(self, work: Callable[..., T], items: Iterable[Any]) -> list[T]:
-        """[work(item) for item in items], spread over the threads."""
+        """[work(item) for item in items], spread over the threads. Where one fails others may be going on: `stop`."""
         items = list(items)
         if self.threads == 1 or len(items) < 2:
             return [work(item) for item in items]
-        pool = self._started()
-        todo = iter(items)
-        futures = []
-        taken: list[tuple[int, T]] = []
-        numbered = enumerate(todo)
+        numbered = enumerate(items)
 
         def drain() -> list[tuple[int, T]]:
             mine = []
@@ -80,18 +71,12 @@ class Workers:
                 mine.append((number, work(item)))
             return mine
 
-        futures = [pool.submit(drain) for _ in range(min(self.threads, len(items)) - 1)]
-        try:
-            taken = drain()
-        except BaseException:
-            for _ in numbered:  # nobody takes another
-                pass
-            raise
-        finally:
+        futures = [self._submit(drain) for _ in range(min(self.threads, len(items)) - 1)]
+        results = drain()
+        for future in futures:
             # One that has not begun has nothing left to do; to wait for it would be for ever if this is its thread.
-            begun = [f for f in futures if not f.cancel()]
-            _wait(begun)
-        results = taken + [pair for f in begun for pair in f.result()]
+            if not future.cancel():
+                results += future.result()
         results.sort(key=lambda pair: pair[0])
         return [result for _, result in results]
 
@@ -101,21 +86,21 @@ class Workers:
             return (work(item) for item in items)
         return iter(self.map(work, items))
 
-    def _started(self) -> ThreadPoolExecutor:
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(self.threads - 1, thread_name_prefix="watersmeet")
-        return self._pool
+    def _submit(self, work: Callable[[], T]) -> Future[T]:
+        with uninterrupted():  # or a thread might have begun of which the pool does not know
+            if self._pool is None:
+                self._pool = ThreadPoolExecutor(self.threads - 1, thread_name_prefix="watersmeet")
+            return self._pool.submit(work)
 
-    def close(self) -> None:
-        if self._pool is not None:
-            self._pool.shutdown()
-            self._pool = None
+    def stop(self) -> None:
+        """No thread works any more when this returns, whatever was handed out: what they worked on may be touched.
 
-
-def _wait(futures: list[Future]) -> None:
-    """Until all are done, whatever comes: what they work on must not be touched before."""
-    with uninterrupted():
-        wait(futures)
+        Whoever handed it out may have failed between any two lines, before it had anything to wait for; so all
+        threads are awaited here, where they end. The next work starts others.
+        """
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.shutdown(cancel_futures=True)
 
 
 #: For what is small, or runs on one of several threads already.

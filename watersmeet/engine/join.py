@@ -226,14 +226,14 @@ class StreamJoin(Generic[Answer]):
                 self._core.release()
             self._held = []
             self._closed = True
-            self._workers.close()
+            self._workers.stop()
             return answer
 
     def __enter__(self) -> StreamJoin[Answer]:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self._workers.close()
+        self._workers.stop()
 
     # -- looking ---------------------------------------------------------------------------------------------------
 
@@ -335,6 +335,7 @@ class StreamJoin(Generic[Answer]):
         core, collected = (None, None) if self._core is None else (self._core.save(), self._collected.save())
 
         def undo() -> None:
+            self._workers.stop()
             if fields["_core"] is not None:
                 fields["_core"].restore(core)
                 fields["_collected"].restore(collected)
