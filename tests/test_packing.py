@@ -17,7 +17,7 @@ def workers(request, monkeypatch):
     monkeypatch.setattr(sorting, "_SMALL", 4)
     made = Workers(request.param)
     yield made
-    made.close()
+    made.stop()
 
 
 def in_order(major, minor, rows):
