@@ -64,7 +64,7 @@ def cases(draw) -> Case:
     kind = draw(st.sampled_from(WINDOW_KINDS))
     window = draw(windows(kind))
     index = draw(st.sampled_from(INDEXES))
-    options = draw(capacities(index)) | {"threads": draw(st.sampled_from([1, 2]))}
+    options = draw(capacities(index)) | {"cores": draw(st.sampled_from([1, 2]))}
     if draw(st.integers(0, 4)) == 0:
         options["batch_rows"] = draw(st.sampled_from([2, 5, 9]))
     unit = draw(st.sampled_from(list(TIMES)))
@@ -163,9 +163,7 @@ def check(case: Case) -> None:
     case = servable(case)
     returned = []
     known = {"left_schema": schema(case), "right_schema": schema(case)}
-    with wm.StreamJoin(
-        case.expr, window_of(case), case.how, output=case.output, **case.options, **known
-    ) as join:
+    with wm.StreamJoin(case.expr, window_of(case), case.how, output=case.output, **case.options, **known) as join:
         for step, line in zip(case.steps, case.failures, strict=True):
             try:
                 result = Lines(line).run(lambda step=step: call(join, case, step))

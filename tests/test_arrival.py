@@ -16,7 +16,7 @@ def test_a_slice_has_its_rows_and_no_others(late):
     ticks = np.array([3, 1, 4, 1, 5, 9, 2])
     batch = pa.record_batch({"row": np.arange(n)})
     mask = np.arange(n) % 3 == 0 if late else None
-    whole = Arrival(batch, ticks, span_of(ticks), mask, ticks - 10, ticks + 10)
+    whole = Arrival(batch, ticks, span_of(ticks), mask, lambda: (ticks - 10, ticks + 10))
     for start in range(n):
         for stop in range(start + 1, n + 1):
             cut = whole.slice(start, stop)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from watersmeet.index import BISort
 from watersmeet.index.base import TickBounds
-from watersmeet.index.bisort_kernels import PACKED, SINGLE, forget_packed
+from watersmeet.index.sorted.bisort_kernels import PACKED, SINGLE, forget_packed
 from watersmeet.workers import Workers
 
 LEAST, GREATEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
@@ -102,7 +102,7 @@ def test_runs_are_packed_while_they_can_be():
 @pytest.mark.parametrize("rows", [1, 2**16, 2**30])
 @pytest.mark.parametrize("ends", [(LEAST, LEAST + 9), (GREATEST - 9, GREATEST), (-5, 2**31)])
 def test_a_code_holds_its_keys(rows, ends):
-    from watersmeet.index.bisort import _code_for
+    from watersmeet.index.sorted.bisort import _code_for
 
     base, span, shift = _code_for(*ends, rows)
     assert LEAST <= base <= ends[0] and ends[1] <= base + span <= GREATEST

@@ -17,7 +17,7 @@ LEFT_OUT = "parameters or threads_merges_alike or convergence or thousands"
 
 OUT_OF_BOUNDS = """
 import numpy as np
-from watersmeet.index.bisort_kernels import forget_packed
+from watersmeet.index.sorted.bisort_kernels import forget_packed
 forget_packed(4, np.zeros(3, np.int64), 5, 0, 4, np.zeros(1, np.int64))
 """
 

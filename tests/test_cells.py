@@ -36,7 +36,7 @@ def placed(on, kind, values, cores, anchor=None, side="left", width=WIDTH):
     batch = pa.record_batch({"x": pa.array(values, kind)})
     side_plan = plan.left if side == "left" else plan.right
     ticks = np.arange(len(values), dtype=np.int64)
-    places = Cells(cores, sizes, anchor).places(side, side_plan, batch, ticks)
+    places = Cells(cores, sizes, anchor).places(side, side_plan.of(batch), ticks)
     away = [[] for _ in values]
     for row, core in zip(places.rows.tolist(), places.cores.tolist(), strict=True):
         away[row].append(core)

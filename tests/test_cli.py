@@ -60,9 +60,7 @@ def test_explain_says_what_it_assumed_of_undeclared_columns():
     assert "assumed: l.ts timestamp[us], r.ts timestamp[us], r.id double" in text
     text = explain("l.id = r.id", "--window", "within 10", "--time", "t, u")
     assert "l.t int64, r.u int64" in text
-    assert "assumed" not in explain(
-        "l.id = r.id", "--left", "id:int64", "--right", "id:int64", "--window", "last 9"
-    )
+    assert "assumed" not in explain("l.id = r.id", "--left", "id:int64", "--right", "id:int64", "--window", "last 9")
 
 
 @pytest.mark.parametrize(
@@ -81,9 +79,7 @@ def test_explain_takes_every_window(window):
     + ["decimal(10,2)", "decimal(38, 0)"],
 )
 def test_explain_takes_every_type(kind):
-    assert "index: hash" in explain(
-        "l.x = r.x", "--left", f"a:int8, x: {kind}", "--right", f"x:{kind}, b:int8"
-    )
+    assert "index: hash" in explain("l.x = r.x", "--left", f"a:int8, x: {kind}", "--right", f"x:{kind}, b:int8")
 
 
 @pytest.mark.parametrize(
@@ -122,7 +118,7 @@ def test_columns_may_hold_types_with_commas():
 
 
 def test_demo_joins_and_checks_every_result():
-    result = run("demo", "--embedded", "--rows", 30_000, "--threads", 2, "--seed", 3)
+    result = run("demo", "--embedded", "--rows", 30_000, "--cores", 2, "--seed", 3)
     assert result.exit_code == 0, result.output
     assert "correct: DuckDB finds the same" in result.output
     assert "index: bisort (composite)" in result.output
@@ -149,7 +145,7 @@ def test_demo_finds_a_wrong_result(monkeypatch):
 
 def test_demo_refuses_bad_options():
     assert run("demo", "--embedded", "--rows", 0).exit_code == 2
-    assert run("demo", "--embedded", "--threads", 0).exit_code == 2
+    assert run("demo", "--embedded", "--cores", 0).exit_code == 2
 
 
 def test_demo_streams_are_out_of_order_complete_and_repeatable():

@@ -48,7 +48,7 @@ def test_any_number_of_threads_gives_the_same_rows_for_large_batches(name, how):
 
     def results(threads):
         schemas = {"left_schema": batches[0][1].schema, "right_schema": batches[1][1].schema}
-        with wm.StreamJoin(PREDICATES[name], wm.within(n // 2), how, threads=threads, **schemas) as join:
+        with wm.StreamJoin(PREDICATES[name], wm.within(n // 2), how, cores=threads, route="single", **schemas) as join:
             steps = [join.push(**{side: batch}) for side, batch in batches]
             steps.append(join.close())
             join.check_invariants()
@@ -65,7 +65,7 @@ def test_pairs_and_count_of_large_batches_agree_with_rows():
     left, right = rows(0, n, 1), rows(0, n, 2)
     found = {}
     for output in ("rows", "pairs", "count"):
-        with wm.StreamJoin("abs(l.x - r.x) <= 20", wm.within(n), output=output, threads=4) as join:
+        with wm.StreamJoin("abs(l.x - r.x) <= 20", wm.within(n), output=output, cores=4, route="single") as join:
             join.push(left=left)
             found[output] = join.push(right=right)
     assert found["count"] == found["rows"].num_rows == found["pairs"].num_rows
@@ -78,7 +78,7 @@ def test_pairs_and_count_of_large_batches_agree_with_rows():
 def test_joins_on_different_threads_do_not_disturb_each_other(threads):
     def work(seed):
         counts = []
-        options = {"how": "full", "output": "count", "threads": threads}
+        options = {"how": "full", "output": "count", "cores": threads, "route": "single"}
         with wm.StreamJoin("abs(l.x - r.x) <= 20", wm.within(5000), **options) as join:
             for number in range(20):
                 left = rows(number * 1000, 1000, seed + 2 * number)

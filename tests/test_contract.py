@@ -75,7 +75,7 @@ def test_rows_pairs_and_count_agree(how, data):
 def test_the_number_of_threads_changes_nothing(threads, data):
     scenario = data.draw(scenarios())
     options = data.draw(capacities(data.draw(st.sampled_from(scenario.predicate.indexes))))
-    check_timing(answer(scenario), run(scenario, "rows", threads=threads, **options))
+    check_timing(answer(scenario), run(scenario, "rows", cores=threads, **options))
 
 
 @pytest.mark.parametrize("start", [INT64_MIN, INT64_MAX - 4], ids=["first", "last"])

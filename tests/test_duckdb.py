@@ -327,7 +327,7 @@ def test_duckdb_agrees_on_thousands_of_rows(connection, name, window):
     for how in ("full", "semi"):
         expected = duck.answer(connection, condition, how)
         for index in indexes:
-            options = {"index": index, "threads": int(rng.choice([1, 2]))}
+            options = {"index": index, "cores": int(rng.choice([1, 2]))}
             if rng.random() < 0.5:
                 options["subwindow_rows"] = 64
             if rng.random() < 0.3:
@@ -369,7 +369,7 @@ def test_one_batch_may_span_many_windows(connection, window, noise, together):
     on = "l.i = r.i and l.j = r.j"
     for index in ("hash", "bisort"):
         found = Counter()
-        with wm.StreamJoin(on, library_window(window, noise), "full", index=index, threads=2) as join:
+        with wm.StreamJoin(on, library_window(window, noise), "full", index=index, cores=2) as join:
             if together:
                 found += ids(join.push(**sides), "full")
             else:

@@ -98,7 +98,7 @@ NO_SHRINKING = [Phase.explicit, Phase.reuse, Phase.generate]
 def test_a_step_that_fails_at_any_line_leaves_no_trace(kind, how, data):
     scenario = data.draw(scenarios(kind=kind, how=how))
     options = data.draw(capacities(data.draw(st.sampled_from(scenario.predicate.indexes))))
-    check_with_failures(scenario, {**options, "threads": 1}, data.draw)
+    check_with_failures(scenario, {**options, "cores": 1}, data.draw)
 
 
 @pytest.mark.parametrize("index", INDEXES)
@@ -106,14 +106,14 @@ def test_a_step_that_fails_at_any_line_leaves_no_trace(kind, how, data):
 @given(data=st.data())
 def test_a_step_that_fails_leaves_no_trace_in_any_index(index, data):
     scenario = data.draw(scenarios(predicates=servable_by(index)))
-    check_with_failures(scenario, {**data.draw(capacities(index)), "threads": 1}, data.draw, "rows")
+    check_with_failures(scenario, {**data.draw(capacities(index)), "cores": 1}, data.draw, "rows")
 
 
 @given(data=st.data())
 @settings(phases=NO_SHRINKING)
 def test_batch_mode_keeps_what_it_has_collected(data):
     scenario = data.draw(scenarios(flush=True))
-    options = {"batch_rows": data.draw(st.sampled_from([2, 5, 9])), "threads": 1, "output": "pairs"}
+    options = {"batch_rows": data.draw(st.sampled_from([2, 5, 9])), "cores": 1, "output": "pairs"}
     out: Counter = Counter()
     ids = iter(range(10**6, 10**7))
     with make_join(scenario, **options) as join:
@@ -151,7 +151,8 @@ def in_order(table):
 def large_join(name, **options):
     on, how = JOINS[name]
     schema = rows(0, 0, 0).schema
-    return wm.StreamJoin(on, wm.within(2 * N), how, left_schema=schema, right_schema=schema, **options)
+    schemas = {"left_schema": schema, "right_schema": schema}
+    return wm.StreamJoin(on, wm.within(2 * N), how, route="single", **schemas, **options)
 
 
 def batches(number):
@@ -161,7 +162,7 @@ def batches(number):
 @pytest.mark.parametrize("name", JOINS)
 def test_a_failure_on_any_thread_leaves_no_trace(name):
     rng = np.random.default_rng(5)
-    with large_join(name, threads=3) as join, large_join(name, threads=3) as untouched:
+    with large_join(name, cores=3) as join, large_join(name, cores=3) as untouched:
         for number in range(4):
             left, right = batches(number)
             doomed = batches(number + 100)
@@ -182,7 +183,7 @@ def test_a_failure_on_any_thread_leaves_no_trace(name):
 @pytest.mark.parametrize("name", JOINS)
 def test_no_thread_goes_on_behind_a_failure(name):
     """The line that fails is one of those that hand work to threads and wait for it: each of them once."""
-    with large_join(name, threads=3) as join, large_join(name, threads=3) as untouched:
+    with large_join(name, cores=3) as join, large_join(name, cores=3) as untouched:
         for each in (join, untouched):
             each.push(*batches(0))
         doomed = batches(100)
@@ -205,7 +206,7 @@ def test_no_thread_goes_on_behind_a_failure(name):
 def test_ctrl_c_at_any_moment_leaves_no_trace(name, threads):
     rng = np.random.default_rng(7)
     interrupted = 0
-    with large_join(name, threads=threads) as join, large_join(name, threads=threads) as untouched:
+    with large_join(name, cores=threads) as join, large_join(name, cores=threads) as untouched:
         for number in range(8):
             left, right = batches(number)
             done = join.metrics.pushes

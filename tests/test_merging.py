@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import watersmeet as wm
-from watersmeet.index import INDEXES, BISort, merging
+from watersmeet.index import INDEXES, BISort
+from watersmeet.index.sorted import merging
 from watersmeet.workers import ALONE, Workers
 
 INT64 = np.iinfo(np.int64)
@@ -92,7 +93,7 @@ def test_joins_find_the_same_pairs_on_any_number_of_threads(index, monkeypatch):
     batches = [pa.table({"x": random.integers(0, 300, rows)}) for rows in (500, 40, 40, 1, 700, 40, 300, 40)]
 
     def pairs(threads):
-        join = wm.StreamJoin("abs(l.x - r.x) <= 1", wm.last(600), index=index, output="pairs", threads=threads)
+        join = wm.StreamJoin("abs(l.x - r.x) <= 1", wm.last(600), index=index, output="pairs", cores=threads)
         found = [join.push(**{side: batch}) for batch in batches for side in ("left", "right")]
         return sorted(pa.concat_tables(found).to_pylist(), key=lambda pair: (pair["left"], pair["right"]))
 

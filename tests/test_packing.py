@@ -6,24 +6,23 @@ import numpy as np
 import pytest
 
 from watersmeet.index import sorting
-from watersmeet.index.sorting import sorted_rows, sorted_values, taken
-from watersmeet.workers import Workers
+from watersmeet.index.sorting import in_order
 
 LEAST, GREATEST = -(2**63), 2**63 - 1
 
 
-@pytest.fixture(params=[1, 3], ids=["one thread", "three threads"])
-def workers(request, monkeypatch):
-    monkeypatch.setattr(sorting, "_SMALL", 4)
-    made = Workers(request.param)
-    yield made
-    made.stop()
+@pytest.fixture(autouse=True, params=[0, 1 << 10], ids=["kernels", "numpy"])
+def few(request, monkeypatch):
+    monkeypatch.setattr(sorting, "FEW", request.param)
 
 
-def in_order(major, minor, rows):
+def check(major, minor):
+    majors, minors, rows = in_order(major, minor)
     keys = list(zip(([0] * len(minor) if major is None else major.tolist()), minor.tolist(), strict=True))
     assert sorted(rows.tolist()) == list(range(len(keys)))
     assert [keys[row] for row in rows.tolist()] == sorted(keys)
+    assert minors.tolist() == minor[rows].tolist()
+    assert majors.tolist() == ([] if major is None else major[rows].tolist())
 
 
 def spread(base: int, span: int, n: int) -> np.ndarray:
@@ -35,25 +34,23 @@ def spread(base: int, span: int, n: int) -> np.ndarray:
 @pytest.mark.parametrize("n", [2, 3, 16, 17, 33])
 @pytest.mark.parametrize("bits", [0, 1, 30, "widest - 1", "widest", "widest + 1", 64])
 @pytest.mark.parametrize("end", ["least", "greatest", "middle"])
-def test_keys_of_any_span_at_any_place(n, bits, end, workers):
+def test_keys_of_any_span_at_any_place(n, bits, end):
     row_bits = (n - 1).bit_length()
     if isinstance(bits, str):
-        bits = 63 - row_bits + int(bits[6:].replace(" ", "") or 0)
+        bits = 64 - row_bits + int(bits[6:].replace(" ", "") or 0)
     span = 2**bits - 1
     base = {"least": LEAST, "greatest": GREATEST - span, "middle": -(span // 2) - 1}[end]
     minor = spread(base, span, n)
-    in_order(None, minor, sorted_rows(None, minor, workers))
-    assert taken(minor, sorted_rows(None, minor, workers), workers).tolist() == sorted(minor.tolist())
-    assert sorted_values(minor.copy(), workers).tolist() == sorted(minor.tolist())
+    check(None, minor)
 
 
 @pytest.mark.parametrize("n", [5, 17])
 @pytest.mark.parametrize("extra", [-1, 0, 1])
 @pytest.mark.parametrize("end", ["least", "greatest"])
-def test_two_keys_that_just_fit_one_word(n, extra, end, workers):
-    room = 63 - (n - 1).bit_length() + extra
+def test_two_keys_that_just_fit_one_word(n, extra, end):
+    room = 64 - (n - 1).bit_length() + extra
     for major_bits in (0, 1, room // 2, room - 1, room):
         major_span, minor_span = 2**major_bits - 1, 2 ** (room - major_bits) - 1
         major = spread(LEAST if end == "least" else GREATEST - major_span, major_span, n)
         minor = spread(LEAST if end == "least" else GREATEST - minor_span, minor_span, n)[::-1].copy()
-        in_order(major, minor, sorted_rows(major, minor, workers))
+        check(major, minor)

@@ -30,7 +30,7 @@ TYPED = """
     import pyarrow as pa
     import watersmeet as wm
 
-    count = wm.StreamJoin("true", wm.within(5), "semi", output="count", threads=np.int64(1), index="bisort")
+    count = wm.StreamJoin("true", wm.within(5), "semi", output="count", cores=np.int64(1), index="bisort")
     assert_type(count, wm.StreamJoin[int])
     assert_type(count.push(left=None), int)
     assert_type(count.advance(1), int)
@@ -108,7 +108,7 @@ def test_where_nobody_can_tell_there_is_no_hint():
 
 @pytest.mark.parametrize("number", [np.int64(2), np.uint8(2), np.int32(2)])
 def test_whole_numbers_of_numpy_are_whole_numbers(number):
-    options = dict.fromkeys(("threads", "batch_rows", "keep_late", "subwindows", "subwindow_rows"), number)
+    options = dict.fromkeys(("cores", "batch_rows", "keep_late", "subwindows", "subwindow_rows"), number)
     join = wm.StreamJoin("l.k = r.k", wm.within(5), output="count", **options)
     assert join.push(left=TABLE) + join.push(right=TABLE) + join.close() == 2
     assert type(whole("n", number)) is int
@@ -120,16 +120,16 @@ def test_indexes_take_them_too():
     assert join.push(left=TABLE, right=TABLE) == 3
 
 
-@pytest.mark.parametrize("parameter", ["threads", "batch_rows", "keep_late", "subwindows", "subwindow_rows"])
+@pytest.mark.parametrize("parameter", ["cores", "batch_rows", "keep_late", "subwindows", "subwindow_rows"])
 @pytest.mark.parametrize("value", [True, np.bool_(True), 1.0, np.float64(1), "1"])
 def test_other_things_are_not(parameter, value):
     with pytest.raises(TypeError, match=f"{parameter} must be a whole number"):
         wm.StreamJoin("true", wm.within(5), **{parameter: value})
 
 
-def test_more_threads_than_anybody_needs_are_refused():
-    with pytest.raises(ValueError, match="threads must be at most 1024, got 1000000"):
-        wm.StreamJoin("true", wm.within(5), threads=1_000_000)
+def test_more_cores_than_anybody_needs_are_refused():
+    with pytest.raises(ValueError, match="cores must be at most 1024, got 1000000"):
+        wm.StreamJoin("true", wm.within(5), cores=1_000_000)
 
 
 # ------------------------------------------------------------------------------------------ representations

@@ -31,7 +31,7 @@ def batch_of(rows):
 
 def places_of(route, side, plan, rows, ticks):
     """A tuple's home, and all cores it goes to."""
-    placed = route.places(side, getattr(plan, side), batch_of(rows), np.array(ticks))
+    placed = route.places(side, getattr(plan, side).of(batch_of(rows)), np.array(ticks))
     assert placed.home.size == len(rows) and placed.rows.size == placed.cores.size
     assert np.all((placed.home >= 0) & (placed.home < route.cores))
     assert np.all((placed.cores >= 0) & (placed.cores < route.cores))

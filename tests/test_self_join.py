@@ -68,9 +68,7 @@ def make_join(scenario, twice, **options):
         options["left_schema"] = schema(scenario)
         if twice:
             options["right_schema"] = schema(scenario)
-    return wm.StreamJoin(
-        scenario.predicate.sql, window(scenario), scenario.how, self_join=not twice, **options
-    )
+    return wm.StreamJoin(scenario.predicate.sql, window(scenario), scenario.how, self_join=not twice, **options)
 
 
 def apply(join, scenario, step, twice):
@@ -255,9 +253,9 @@ def test_batches_that_span_many_windows_are_joined_once_on_any_number_of_threads
     data = stream(40_000, jitter=30)
     pieces = [data.slice(0, 3000), data.slice(3000, 17_000), data.slice(20_000)]
     spec = wm.within(20, 35, lateness=30)
-    expected = pairs_of(ONS[on], spec, how, pieces, twice=True, threads=2)
+    expected = pairs_of(ONS[on], spec, how, pieces, twice=True, cores=2)
     assert expected
-    assert pairs_of(ONS[on], spec, how, pieces, twice=False, threads=threads) == expected
+    assert pairs_of(ONS[on], spec, how, pieces, twice=False, cores=threads) == expected
 
 
 @pytest.mark.parametrize("how", HOWS)
@@ -478,7 +476,7 @@ def test_two_sided_joins_must_name_the_side_of_late_rows():
 @given(data=st.data())
 def test_a_push_that_fails_at_any_line_leaves_no_trace(how, data):
     scenario = data.draw(self_scenarios(how=how))
-    options = {**data.draw(capacities(data.draw(st.sampled_from(scenario.predicate.indexes)))), "threads": 1}
+    options = {**data.draw(capacities(data.draw(st.sampled_from(scenario.predicate.indexes)))), "cores": 1}
 
     def run(failing):
         returned = []

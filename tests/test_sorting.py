@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from watersmeet.index import batches, sorting
 from watersmeet.index.batches import SortedBatches
-from watersmeet.index.sorting import sorted_rows, sorted_values, taken
+from watersmeet.index.sorting import digits, in_order, taken
 from watersmeet.workers import ALONE, Workers
 
 LEAST, GREATEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
@@ -24,28 +24,65 @@ def few(request, monkeypatch):
     """Whether batches of these tests are small."""
     monkeypatch.setattr(sorting, "FEW", request.param)
     monkeypatch.setattr(batches, "FEW", request.param)
-    monkeypatch.setattr(sorting, "_SMALL", 5)
 
 
 def array(values):
     return np.array(values, np.int64)
 
 
+def check_order(major, minor):
+    """Rows with equal keys stay in their order, so there is one answer."""
+    majors, minors, rows = in_order(major, minor)
+    expected = np.lexsort((minor,) if major is None else (minor, major))
+    assert rows.dtype == np.int32 and np.array_equal(rows, expected)
+    assert np.array_equal(minors, minor[expected])
+    assert majors.size == 0 if major is None else np.array_equal(majors, major[expected])
+
+
 @pytest.mark.usefixtures("few")
-@pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("kind", KEYS)
-@settings(max_examples=30)
+@settings(max_examples=60)
 @given(data=st.data())
-def test_rows_are_in_order_of_their_keys(kind, threads, data):
-    workers = Workers(threads)
+def test_rows_are_in_order_of_their_keys(kind, data):
     pairs = data.draw(st.lists(st.tuples(KEYS[data.draw(st.sampled_from(list(KEYS)))], KEYS[kind]), max_size=60))
     major, minor = (array([pair[i] for pair in pairs]) for i in (0, 1))
-    by_one, by_two = sorted_rows(None, minor, workers), sorted_rows(major, minor, workers)
-    assert sorted(by_one) == sorted(by_two) == list(range(minor.size))
-    assert np.array_equal(taken(minor, by_one, workers), np.sort(minor))
-    assert [(major[row], minor[row]) for row in by_two] == sorted(zip(major, minor, strict=True))
-    assert np.array_equal(sorted_values(minor.copy(), workers), np.sort(minor))
+    check_order(None, minor)
+    check_order(major, minor)
+
+
+@pytest.mark.parametrize("n", [1023, 1024, 4095, 4096, 70_000])
+@pytest.mark.parametrize("bits", [1, 8, 11, 12, 22, 33, 44, 47, 48, 53, 54, 55, 63, 64])
+def test_large_batches_of_keys_that_differ_in_any_number_of_bits(bits, n):
+    random = np.random.default_rng(bits * n)
+    keys = random.integers(0, 2**bits, n, dtype=np.uint64, endpoint=False) if bits < 64 else random.bytes(8 * n)
+    wide = np.frombuffer(keys, np.int64).copy()
+    narrow = random.integers(-7, 9, n)
+    for low in (0, -12345, LEAST) if bits < 64 else (0,):
+        check_order(None, wide + low)
+        check_order(narrow, wide + low)
+        check_order(wide + low, narrow)
+    check_order(wide << (63 - min(bits, 63)), wide)
+    check_order(None, wide[:1].repeat(n))
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_values_are_taken_by_row(threads, monkeypatch):
+    monkeypatch.setattr(sorting, "_SMALL", 500)
+    workers = Workers(threads)
+    values = np.arange(5000) * 3
+    for n in (0, 1, 1023, 1024, 5000):
+        rows = np.random.default_rng(n).permutation(5000)[:n].astype(np.int32)
+        assert np.array_equal(taken(values, rows, workers), values[rows])
     workers.stop()
+
+
+@pytest.mark.parametrize("n", [10, 10**6])
+def test_digits_hold_all_bits_and_none_is_too_wide(n):
+    for bits in range(65):
+        passes, width = digits(bits, n)
+        assert passes * width >= bits and width <= 11
+        assert passes == 0 or (passes - 1) * 11 < bits or n < 1 << 12
+    assert digits(33, 10**6) == (3, 11) and digits(16, 10) == (2, 8)
 
 
 @pytest.mark.usefixtures("few")
@@ -58,9 +95,8 @@ def test_keys_that_just_fit_into_a_word_with_their_row_and_keys_that_just_do_not
         top = min((1 << (63 - row_bits - major_bits + bits)) - 1, GREATEST - low)
         minor = array([low + top - i * (top // rows) for i in range(rows)])
         major = array([i % 4 for i in range(rows)])
-        assert np.array_equal(sorted_rows(None, minor, ALONE), np.arange(rows)[::-1])
-        order = sorted_rows(major, minor, ALONE)
-        assert [(major[row], minor[row]) for row in order] == sorted(zip(major, minor, strict=True))
+        check_order(None, minor)
+        check_order(major, minor)
 
 
 @pytest.mark.usefixtures("few")
@@ -94,22 +130,8 @@ def test_one_key_out_of_order_is_seen_wherever_it_is(composite, wrong):
             low[wrong] = low[wrong - 1] - 1
         equal = np.full(n, 7) if composite else np.zeros(0, np.int64)
         in_order = wrong is None or wrong >= n
-        assert batches._in_order(equal, low) == batches._all_in_order(equal, low) == in_order
+        assert batches._are_in_order(equal, low) == batches._all_in_order(equal, low) == in_order
         if composite:
-            assert batches._in_order(np.arange(n), low) and batches._all_in_order(np.arange(n), low)
+            assert batches._are_in_order(np.arange(n), low) and batches._all_in_order(np.arange(n), low)
             assert not batches._all_in_order(np.arange(n)[::-1].copy(), low)
-            assert not batches._in_order(np.arange(n)[::-1].copy(), low)
-
-
-@pytest.mark.parametrize("size", [1, 2, 10, 63, 64, 65, 300])
-def test_groups_of_any_size_are_sorted(size):
-    random = np.random.default_rng(size)
-    major = np.repeat(random.permutation(9) - 4, random.integers(1, size + 1, 9))
-    minor = random.integers(LEAST, GREATEST, major.size)
-    minor[::3] = minor[0]
-    shuffled = random.permutation(major.size)
-    major, minor = major[shuffled] * 2**60, minor[shuffled]
-    order = sorted_rows(major, minor, ALONE)
-    assert np.array_equal(np.sort(order), np.arange(major.size))
-    expected = np.lexsort((minor, major))
-    assert np.array_equal(major[order], major[expected]) and np.array_equal(minor[order], minor[expected])
+            assert not batches._are_in_order(np.arange(n)[::-1].copy(), low)

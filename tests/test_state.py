@@ -101,7 +101,7 @@ def test_memory_is_flat_over_200_windows(spec, how):
             batch = pool[seed].set_column(0, "ts", ts).take(np.arange(n))
             join.push(**{side: batch})
 
-    with wm.StreamJoin("l.k = r.k and abs(l.x - r.x) <= 500", SPECS[spec](), how, threads=1) as join:
+    with wm.StreamJoin("l.k = r.k and abs(l.x - r.x) <= 500", SPECS[spec](), how, cores=1) as join:
         assert_flat(*run_for_long(join, push))
         join.check_invariants()
 
@@ -117,7 +117,7 @@ def test_memory_is_flat_while_one_side_is_idle_and_its_time_is_advanced(idle, ho
         join.advance(**{idle: start + n})
 
     schemas = {"left_schema": data.schema, "right_schema": data.schema}
-    with wm.StreamJoin("l.k = r.k", wm.within(PER_WINDOW), how, threads=1, **schemas) as join:
+    with wm.StreamJoin("l.k = r.k", wm.within(PER_WINDOW), how, cores=1, **schemas) as join:
         assert_flat(*run_for_long(join, push))
 
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from watersmeet.index import NestedLoop, RaPTable, WiBTree
 from watersmeet.index.base import TickBounds
-from watersmeet.index.llat import LLAT, entry_capacity
-from watersmeet.index.rap_table import splitters
+from watersmeet.index.tables.llat import LLAT, entry_capacity
+from watersmeet.index.tables.rap_table import splitters
 from watersmeet.workers import Workers
 
 LEAST, GREATEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max

@@ -88,24 +88,25 @@ PARTS: dict[str, Part] = {
         ),
     ),
     "index/bisort": Part(
-        _of("index", "bisort", "bisort_kernels", "samples"),
+        _of("index/sorted", "bisort", "bisort_kernels", "samples"),
         ("tests/test_bisort.py", "tests/test_merging.py", *_each("bisort")),
     ),
-    "index/merging": Part(_of("index", "merging"), ("tests/test_merging.py", "tests/test_bisort.py")),
+    "index/merging": Part(_of("index/sorted", "merging"), ("tests/test_merging.py", "tests/test_bisort.py")),
     "index/sorting": Part(
         _of("index", "sorting", "batches", "base"),
         (
-            "tests/test_sorting.py", "tests/test_bisort.py", "tests/test_merging.py", "tests/test_concurrency.py",
+            "tests/test_sorting.py", "tests/test_packing.py", "tests/test_bisort.py", "tests/test_merging.py",
+            "tests/test_concurrency.py",
             *_each("bisort", "hash"),
         ),
     ),
     "index/hash": Part(_of("index", "hash"), ("tests/test_hash.py", *_each("hash"))),
     "index/trees": Part(
-        _of("index", "btree", "btree_changes", "btree_kernels", "css_tree", "im_tree", "pim_tree"),
+        _of("index/trees", "btree", "btree_changes", "btree_kernels", "css_tree", "im_tree", "pim_tree"),
         ("tests/test_trees.py", *_each("btree", "frozen_btree", "im_tree", "pim_tree")),
     ),
     "index/tables": Part(
-        _of("index", "rap_table", "wib_tree", "wib_kernels", "llat", "llat_kernels"),
+        (*_of("index/tables", "rap_table", "llat", "llat_kernels"), *_of("index/trees", "wib_tree", "wib_kernels")),
         ("tests/test_tables.py", *_each("rap_table", "wib_tree")),
     ),
     "index/others": Part(

@@ -13,7 +13,6 @@ from typing import Any
 
 from watersmeet.bench import report
 from watersmeet.bench.rounds import median
-from watersmeet.workers import SMALL
 
 ROOT = Path(__file__).parent.parent
 Row = dict[str, Any]
@@ -205,28 +204,29 @@ class Embedded:
         )
 
 
-class Threads:
-    """The part `threads` of `watersmeet bench embedded`, from a machine with more cores."""
+class Cores:
+    """The part `cores` of `watersmeet bench embedded`, from a machine with many."""
 
     def __init__(self) -> None:
-        self.data = load("threads")
+        self.data = load("cores")
 
     def measured(self) -> str:
-        forms = list(dict.fromkeys(row["form"] for row in self.data["results"]))
         names = {"A2, hash": "equality", "B, bisort": "band"}
-        lines: dict[tuple[str, int], list[str]] = {}
-        for row in self.data["results"]:
-            lines.setdefault((names[row["contender"]], row["batch"]), []).append(speed_of(row))
-        rows = [[name, f"{batch:,}", *speeds] for (name, batch), speeds in lines.items()]
+        counts = list(dict.fromkeys(row["form"].split(",")[0] for row in self.data["results"]))
+        speeds = {(row["contender"], row["batch"], row["form"]): speed_of(row) for row in self.data["results"]}
+        rows = []
+        for contender, batch in dict.fromkeys((one, batch) for one, batch, _ in speeds):
+            routes = dict.fromkeys(form.split(", ")[1] for one, _, form in speeds if one == contender and ", " in form)
+            for route in routes:
+                forms = [counts[0], *(f"{count}, {route}" for count in counts[1:])]
+                found = [speeds.get((contender, batch, form), "-") for form in forms]
+                rows.append([names[contender], f"{batch:,}", route, *found])
         about = f"""
-            A batch is cut into parts of at least {SMALL:,} rows, so that a small one does not wait for many threads.
             Million rows/s of the joins of the README on {self.data["machine"]["cores"]} cores (`watersmeet bench
-            embedded --only threads`, {self.data["started"][:10]}, medians of {self.data["rounds"]} rounds and the best
-            in brackets, [figures/threads.json](figures/threads.json)). Some steps stay on one thread (keys, merging
-            what was sorted, forgetting), and parts take turns to hold Python's lock between kernels.
+            embedded --only cores`, {self.data["started"][:10]}, medians of {self.data["rounds"]} rounds and the best
+            in brackets, [figures/cores.json](figures/cores.json)).
         """
-        header = ["join", "batch", *(form.replace("=", " ") for form in forms)]
-        return "\n".join([prose(about), table(header, rows)])
+        return "\n".join([prose(about), table(["join", "batch", "route", *counts], rows)])
 
 
 class Index:
@@ -370,7 +370,7 @@ def blocks() -> dict[tuple[str, str], str]:
         ("README.md", "figures"): embedded.figures(),
         ("README.md", "measured"): embedded.measured(),
         ("docs/windows.md", "subwindows measured"): embedded.subwindows(),
-        ("docs/indexes.md", "threads measured"): Threads().measured(),
+        ("docs/cores.md", "cores measured"): Cores().measured(),
         (page, "claims"): Index().claims((ROOT / page).read_text()),
         ("docs/spark.md", "measured"): Spark().measured(),
     }

@@ -98,7 +98,7 @@ def demo(
         int | None, typer.Option(min=1, help="Rows in each of the two streams.", show_default="a few millions")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the generated streams.")] = 1,
-    threads: Annotated[int | None, typer.Option(min=1, help="Threads to use; embedded only.")] = None,
+    cores: Annotated[int | None, typer.Option(min=1, help="Cores to use; embedded only.")] = None,
     folder: Annotated[Path | None, typer.Option(help="Keep job, data and results here; on Spark only.")] = None,
 ) -> None:
     """Join two generated streams, out of order as they arrive, and check every result.
@@ -107,14 +107,14 @@ def demo(
     refuses. Embedded: trades meet the quotes of the same symbol that are within 5 cents and 1 second. The result is
     compared with DuckDB's. Exit code 1 if it is wrong.
 
-    Example: `watersmeet demo --embedded --rows 200000 --threads 1`
+    Example: `watersmeet demo --embedded --rows 200000 --cores 1`
     """
     from rich.console import Console
 
     if embedded:
         from watersmeet.demo import embedded as in_process
 
-        right = in_process.run(rows or 1_000_000, seed, threads, Console())
+        right = in_process.run(rows or 1_000_000, seed, cores, Console())
     else:
         with user_errors(), spark_needed("watersmeet demo --embedded needs none"):
             from watersmeet.demo import spark as on_spark
@@ -230,7 +230,7 @@ def embedded(
     quick: Annotated[bool, typer.Option("--quick", help="Small sizes, for a first look.")] = False,
     only: Annotated[
         list[str] | None,
-        typer.Option(help="Run only this part (band_last, A2, B, subwindows, threads); may be repeated."),
+        typer.Option(help="Run only this part (band_last, A2, B, subwindows, cores); may be repeated."),
     ] = None,
     rounds: Annotated[int | None, ROUNDS] = None,
     out: Annotated[Path | None, OUT] = None,

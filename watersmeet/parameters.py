@@ -13,8 +13,8 @@ _OTHER_NAMES = {
     "leftanti": "anti", "exists": "semi", "notexists": "anti",
 }  # fmt: skip
 
-#: Threads of one join; more help nobody.
-MOST_THREADS = 1024
+#: Cores of one join; more help nobody.
+MOST_CORES = 1024
 
 
 def one_of(parameter: str, value: Any, choices: Sequence[str], what: str = "") -> None:
@@ -24,7 +24,7 @@ def one_of(parameter: str, value: Any, choices: Sequence[str], what: str = "") -
 
 
 def hint(value: Any, choices: Sequence[str]) -> str:
-    """"; did you mean 'full'?", or nothing where nobody can tell."""
+    """ "; did you mean 'full'?", or nothing where nobody can tell."""
     if not isinstance(value, str):
         return ""
     plain = value.strip().lower()

@@ -24,7 +24,7 @@ import pyarrow as pa
 
 import watersmeet as wm
 from watersmeet.index import INDEXES, Adaptive, Index
-from watersmeet.index.merging import shift_keys
+from watersmeet.index.sorted.merging import shift_keys
 from watersmeet.query.parse import parse
 from watersmeet.query.plan import compile_plan
 from watersmeet.routing.base import hashed
@@ -128,7 +128,7 @@ def with_index(index: Index) -> None:
         for wide in (False, True):
             for window, in_order in windows:
                 for output in ("pairs", "count"):
-                    run(PREDICATES[name], window, "inner", wide, in_order, index=index, output=output, threads=1)
+                    run(PREDICATES[name], window, "inner", wide, in_order, index=index, output=output, cores=1)
 
 
 def results() -> None:
@@ -136,7 +136,7 @@ def results() -> None:
     for on in ("abs(l.f - r.f) <= 0.1", "l.s < r.s", "l.k = r.k and l.x = r.x", PREDICATES["both"]):
         for how in ("inner", "full", "semi"):
             for window in (wm.within(ROWS), wm.last(ROWS), wm.tumbling(ROWS)):
-                run(on, window, how, False, True, threads=1)
+                run(on, window, how, False, True, cores=1, order="inner" if how == "semi" else "none")
 
 
 def large() -> None:
@@ -145,7 +145,7 @@ def large() -> None:
     for high in (1 << 20, 1 << 62):
         rows = pa.table({name: rng.integers(0, high, 1 << 18) for name in ("k", "x")})
         for on in ("abs(l.x - r.x) <= 1", "l.k = r.k", "l.k = r.k and l.x < r.x"):
-            with wm.StreamJoin(on, wm.last(rows.num_rows), output="count", threads=2) as join:
+            with wm.StreamJoin(on, wm.last(rows.num_rows), output="count", cores=2, route="single") as join:
                 join.push(left=rows.slice(0, 1000), right=rows)
     for dtype in (np.int64, np.int32):  # a run that several threads merge is larger than these
         shift_keys(np.zeros(ROWS, dtype), ROWS // 2, ROWS // 2)
@@ -153,7 +153,7 @@ def large() -> None:
     plan = compile_plan(parse("abs(l.x - r.x) <= 1"), rows.schema, rows.schema)
     route, _ = choose_route("cells", plan, rows.schema, rows.schema, "inner", 2)
     batch = rows.combine_chunks().to_batches()[0].slice(0, ROWS)
-    route.places("left", plan.left, batch, np.arange(ROWS))
+    route.places("left", plan.left.of(batch), np.arange(ROWS))
 
 
 # Adaptive has no kernels but those of other indexes.

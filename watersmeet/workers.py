@@ -20,18 +20,19 @@ T = TypeVar("T")
 SMALL = 1 << 14
 
 
+def all_cores() -> int:
+    """Those that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 class Workers:
     """`threads` threads, the caller's own included; started on first use."""
 
     def __init__(self, threads: int | None = None):
-        if threads is None:
-            threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        self.threads = threads
+        self.threads = all_cores() if threads is None else threads
         self._pool: ThreadPoolExecutor | None = None
 
-    def parts(
-        self, n: int, small: int = SMALL, each: int = 4, most: int | None = None
-    ) -> list[tuple[int, int]]:
+    def parts(self, n: int, small: int = SMALL, each: int = 4, most: int | None = None) -> list[tuple[int, int]]:
         """Cut range(n) into (start, stop) parts, none smaller than `small`: at most one for each thread, or some, up to
         `each`, where n is large; more where a part would be larger than `most`."""
         count = 1

@@ -204,7 +204,7 @@ def test_the_last_rows_of_a_timed_lane_are_searched_for(window, batch, monkeypat
     monkeypatch.setattr(baselines, "CHECKED_ROWS", 40)
     workload = workloads.band_last(window, batch)
     for make, right in ((Ours, True), (OffByOnePairs, False)):
-        lane = Lane("lane", "", workload, make(workload, output="pairs", threads=1))
+        lane = Lane("lane", "", workload, make(workload, output="pairs", cores=1))
         lane.fill(window + window // 4)
         lane.turn(0.0, least_pairs=20)
         if right:

@@ -15,7 +15,7 @@ from watersmeet.bench.index_claims import claims, verdict
 from watersmeet.bench.index_data import DISTRIBUTIONS, INCREASING, KEYS, Streams, band_for, keys
 from watersmeet.bench.index_joins import Joined
 from watersmeet.bench.index_structures import Subwindow, convergence, filled, found
-from watersmeet.index.rap_table import RaPTableStructure
+from watersmeet.index.tables.rap_table import RaPTableStructure
 
 TINY = index.Sizes(largest=10, turn=0.0, rounds=1)
 ROOT = Path(__file__).parents[2]

@@ -35,11 +35,7 @@ def values(array: pa.Array) -> list:
     if check.is_dictionary(arrow):
         return values(array.dictionary_decode())
     if check.is_temporal(arrow):
-        raw = (
-            array.cast(pa.int32()).to_pylist()
-            if arrow.bit_width == 32
-            else array.cast(pa.int64()).to_pylist()
-        )
+        raw = array.cast(pa.int32()).to_pylist() if arrow.bit_width == 32 else array.cast(pa.int64()).to_pylist()
         if check.is_date32(arrow):
             return [None if v is None else Moment("date", Fraction(v) * 86400) for v in raw]
         if check.is_date64(arrow):
@@ -227,7 +223,7 @@ def planned(plan: JoinPlan, left: pa.RecordBatch, right: pa.RecordBatch, by_left
     """What the plan says of every pair when one side probes; promises about the arrays are checked too."""
     probing, stored = (left, right) if by_left else (right, left)
     side, other = (plan.left, plan.right) if by_left else (plan.right, plan.left)
-    keys, probe = other.keys(stored), side.probe(probing)
+    keys, probe = other.of(stored).keys(), side.of(probing).probe()
     p, s = len(probing), len(stored)
     for array, size in [
         (keys.equal, s),

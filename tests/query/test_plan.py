@@ -88,8 +88,8 @@ def test_plain_columns_are_keys_without_a_copy():
     values = np.arange(10)
     batch = pa.record_batch({"a": values})
     plan = compile_plan("l.a between r.a and r.a + 1", batch.schema, batch.schema)
-    assert np.shares_memory(plan.left.keys(batch).ordered, values)
-    assert np.shares_memory(plan.right.probe(batch).lows[0], values)
+    assert np.shares_memory(plan.left.of(batch).keys().ordered, values)
+    assert np.shares_memory(plan.right.of(batch).probe().lows[0], values)
 
 
 def test_bounds_stop_at_the_ends_of_int64():
@@ -224,18 +224,16 @@ def test_every_moment_has_a_day_and_a_year(unit):
 def test_a_null_key_or_a_failed_filter_is_not_live():
     left = pa.record_batch({"a": pa.array([1, None, 3, 4])})
     plan = compile_plan("l.a <= r.a and l.a < 4", left.schema, left.schema)
-    assert plan.left.keys(left).live.tolist() == [True, False, True, False]
-    assert plan.left.probe(left).live.tolist() == [True, False, True, False]
-    assert plan.right.probe(left).live.tolist() == [True, False, True, True]
+    assert plan.left.of(left).keys().live.tolist() == [True, False, True, False]
+    assert plan.left.of(left).probe().live.tolist() == [True, False, True, False]
+    assert plan.right.of(left).probe().live.tolist() == [True, False, True, True]
 
 
 def test_overlapping_bands_are_made_disjoint():
     batch = pa.record_batch({"a": pa.array([5, 7]), "b": pa.array([6, 100])})
     plan = compile_plan("abs(l.a - r.a) <= 3 or abs(l.a - r.b) <= 3", batch.schema, batch.schema)
-    probe = plan.right.probe(batch)
-    ranges = [
-        sorted((lo[i], hi[i]) for lo, hi in zip(probe.lows, probe.highs, strict=True)) for i in range(2)
-    ]
+    probe = plan.right.of(batch).probe()
+    ranges = [sorted((lo[i], hi[i]) for lo, hi in zip(probe.lows, probe.highs, strict=True)) for i in range(2)]
     assert ranges == [[(2, 8), (9, 9)], [(4, 10), (97, 103)]]
 
 
@@ -243,8 +241,8 @@ def test_names_are_matched_as_written_first_then_without_case():
     left = pa.schema([("Id", pa.int64()), ("ID", pa.int64()), ("only", pa.int64())])
     right = pa.schema([("key", pa.int64())])
     batch = pa.record_batch({"Id": [1], "ID": [2], "only": [3]})
-    assert compile_plan("l.ID = r.KEY", left, right).left.keys(batch).equal.tolist() == [2]
-    assert compile_plan("ONLY = key", left, right).left.keys(batch).equal.tolist() == [3]
+    assert compile_plan("l.ID = r.KEY", left, right).left.of(batch).keys().equal.tolist() == [2]
+    assert compile_plan("ONLY = key", left, right).left.of(batch).keys().equal.tolist() == [3]
     with pytest.raises(ValueError, match="several columns"):
         compile_plan("l.id = r.key", left, right)
 

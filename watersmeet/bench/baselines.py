@@ -56,7 +56,7 @@ def argsort_speed(window: int, seconds: float) -> float:
 def nested_loops(window: int, seconds: float) -> dict[str, list[float]]:
     """Tuples/s of nested loops over a full left window; their answers must equal our index's."""
     workload = workloads.band_last(window, min(window, FILL_ROWS))
-    loop, index = (Ours(workload, output="pairs", threads=1, index=name) for name in ("nested_loop", "auto"))
+    loop, index = (Ours(workload, output="pairs", cores=1, index=name) for name in ("nested_loop", "auto"))
     filled = 0
     while filled < window + window // 4:  # a quarter has left it again
         batch = workload.rows("left", filled, workload.batch_rows)

@@ -8,7 +8,7 @@ turns):
                 symmetric hash join (symmetric.py)
     subwindows  a whole window in one structure that forgets, against chains of 1 to 8 subwindows: the same joins, one
                 thread
-    threads     A2 and B on one thread, two, four, ... up to as many as there are cores
+    cores       A2 and B on one core, two, four, ... up to as many as there are: as processes, and as threads of one
 
 Of the rounds of each contender all are kept; ratios are by the medians, with those of the best beside them.
 
@@ -33,9 +33,9 @@ from watersmeet.bench.race import FILL_ROWS, Lane, Ours, agree, peer_lane
 from watersmeet.bench.rounds import median
 from watersmeet.bench.symmetric import SymmetricHashJoin
 from watersmeet.bench.workloads import Workload
-from watersmeet.workers import Workers
+from watersmeet.workers import all_cores
 
-PARTS = ("band_last", "A2", "B", "subwindows", "threads")
+PARTS = ("band_last", "A2", "B", "subwindows", "cores")
 OURS = "watersmeet"
 
 
@@ -88,14 +88,12 @@ def run(
                     bench.last()
                 elif part == "subwindows":
                     bench.subwindows()
-                elif part == "threads":
-                    bench.threads()
+                elif part == "cores":
+                    bench.cores()
                 else:
                     bench.within(part)
 
-    return bench.report(
-        "embedded", quick, {"rounds": sizes.rounds, "within_seconds": sizes.seconds}, measure, out
-    )
+    return bench.report("embedded", quick, {"rounds": sizes.rounds, "within_seconds": sizes.seconds}, measure, out)
 
 
 class Embedded(Bench):
@@ -149,7 +147,7 @@ class Embedded(Bench):
 
     def last_lane(self, window: int, batch: int) -> Lane:
         workload = workloads.band_last(window, batch)
-        join = Ours(workload, output="pairs", threads=1)
+        join = Ours(workload, output="pairs", cores=1)
         lane = Lane(OURS, f"{join.index}, 1 thread, pairs", workload, join)
         lane.fill(window + window // 4, max(batch, min(window // 4, FILL_ROWS)))
         lane.turn(self.sizes.turn / 2, timed=False)
@@ -181,7 +179,7 @@ class Embedded(Bench):
         """Rounds of ours and every form of every peer; after the first, only forms near their peer's best."""
         sizes, kept = self.sizes, 2 * workload.window_rows
         join = Ours(workload)
-        ours = Lane(OURS, f"{join.index}, all threads, rows", workload, join)
+        ours = Lane(OURS, f"{join.index}, all cores, rows", workload, join)
         ours.fill(kept)
         ours.turn(sizes.turn / 2, timed=False)
         forms = {peer: [peer_lane(peer, workload, kept, form) for form in peer.forms] for peer in peers}
@@ -246,26 +244,26 @@ class Embedded(Bench):
             window=workload.window_rows, batch=workload.batch_rows,
         )  # fmt: skip
 
-    # -- subwindows, threads: how many are best ---------------------------------------------------------
+    # -- subwindows, cores: how many are best -----------------------------------------------------------
 
     def subwindows(self) -> None:
         sizes = self.sizes
         middle = sizes.windows[len(sizes.windows) // 2]
         races = [workloads.band_last(middle, batch) for batch in sizes.last_batches[:2]]
         races += [make(sizes.batches[0], seconds=sizes.seconds) for make in (workloads.a2, workloads.b)]
-        forms = {
-            f"{count or 'default'} subwindows": {"threads": 1, "subwindows": count} for count in sizes.subwindows
-        }
+        forms = {f"{count or 'default'} subwindows": {"cores": 1, "subwindows": count} for count in sizes.subwindows}
         for workload in races:
             self.among_ourselves("subwindows", workload, forms)
 
-    def threads(self) -> None:
-        cores = Workers().threads
+    def cores(self) -> None:
+        cores = all_cores()
         counts = [1 << i for i in range(cores.bit_length()) if 1 << i < cores] + [cores]
-        for make in (workloads.a2, workloads.b):
+        for make, route in ((workloads.a2, "hash"), (workloads.b, "cells")):
+            forms: dict[str, dict[str, Any]] = {"1": {"cores": 1}}
+            for each in (route, "single"):
+                forms |= {f"{n}, {each}": {"cores": n, "route": each} for n in counts[1:]}
             for batch in self.sizes.batches[1:]:
-                workload = make(batch, seconds=self.sizes.seconds)
-                self.among_ourselves("threads", workload, {f"threads={n}": {"threads": n} for n in counts})
+                self.among_ourselves("cores", make(batch, seconds=self.sizes.seconds), forms)
 
     def among_ourselves(self, part: str, workload: Workload, forms: dict[str, dict[str, Any]]) -> None:
         """A race of joins that differ in their options."""

@@ -22,13 +22,13 @@ from watersmeet.bench.checksum import AnswersDiffer, Checksum
 from watersmeet.bench.index_data import Streams
 from watersmeet.bench.race import FILL_ROWS, Lane, Ours, agree
 from watersmeet.bench.rounds import median
+from watersmeet.engine.core import JoinCore
 from watersmeet.index import BISort, BTree, FrozenBTree, Hash, IMTree, PIMTree, RaPTable, WiBTree
 
 Row = dict[str, Any]
 
 ORDERED: dict[str, Any] = {
-    index.name: index
-    for index in (BISort(), RaPTable(), WiBTree(), BTree(), FrozenBTree(), IMTree(), PIMTree())
+    index.name: index for index in (BISort(), RaPTable(), WiBTree(), BTree(), FrozenBTree(), IMTree(), PIMTree())
 }
 TREES = {name: ORDERED[name] for name in ("btree", "im_tree", "pim_tree")}
 EQUALITY = {"hash": Hash(), **ORDERED}
@@ -43,7 +43,7 @@ class Joined(Ours):
         self.streams, self.output = streams, "pairs"
         schemas = {"left_schema": streams.schema, "right_schema": streams.schema}
         self.join = wm.StreamJoin(
-            streams.on, streams.window, output="pairs", index=index, threads=1, **schemas, **options
+            streams.on, streams.window, output="pairs", index=index, cores=1, **schemas, **options
         )
 
     @property
@@ -54,7 +54,7 @@ class Joined(Ours):
 
     def structures(self) -> list[Any]:
         """The structures of both windows."""
-        assert self.join._core is not None
+        assert isinstance(self.join._core, JoinCore)
         return [sub.structure for chain in self.join._core.chains.values() for sub in chain.subwindows]
 
     def bytes_per_tuple(self) -> float:

@@ -229,7 +229,7 @@ TITLES = {
     "A2": "A2: l.key = r.key within {seconds:g} s, all cores, full rows out",
     "B": "B: |l.key - r.key| <= 2 within {seconds:g} s, all cores, full rows out",
     "subwindows": "subwindows: into how many pieces a window is cut, one thread",
-    "threads": "threads: how many share the work",
+    "cores": "cores: how many share the work",
 }
 
 

@@ -38,7 +38,7 @@ class Outcome:
     plan: str
 
 
-def run(rows: int, seed: int, threads: int | None, console: Console) -> bool:
+def run(rows: int, seed: int, cores: int | None, console: Console) -> bool:
     """Run the demo and print it. True if the result is exactly right."""
     with console.status("generating two streams ..."):
         trades, quotes = generate(rows, seed)
@@ -53,11 +53,11 @@ def run(rows: int, seed: int, threads: int | None, console: Console) -> bool:
 
     with console.status("preparing the kernels (compiled the first time, then kept on disk) ..."):
         start = time.perf_counter()
-        join_all(list(deliveries(*generate(20_000, seed))), threads)
+        join_all(list(deliveries(*generate(20_000, seed))), cores)
         seconds = time.perf_counter() - start
     console.print(f"kernels ready after {seconds:.1f} s (compiled the first time, then kept on disk)")
     with progress_bar(console) as progress:
-        outcome = join_all(pushes, threads, progress)
+        outcome = join_all(pushes, cores, progress)
 
     console.print("\n[bold]join.explain()[/]")
     console.print(indent(outcome.plan.rstrip(), "  "), markup=False, highlight=False, soft_wrap=True)
@@ -75,14 +75,14 @@ def run(rows: int, seed: int, threads: int | None, console: Console) -> bool:
     return not problems
 
 
-def join_all(pushes: Pushes, threads: int | None, progress: Progress | None = None) -> Outcome:
+def join_all(pushes: Pushes, cores: int | None, progress: Progress | None = None) -> Outcome:
     """Push every delivery through one join."""
     results, matches, done = [], 0, 0
     total = sum(left.num_rows + right.num_rows for left, right in pushes)
     task = None if progress is None else progress.add_task("joining", total=total, matches="0", rate="")
     window = wm.within("1 second", time="ts", lateness="500 milliseconds")
     start = time.perf_counter()
-    with wm.StreamJoin(PREDICATE, window, threads=threads) as join:
+    with wm.StreamJoin(PREDICATE, window, cores=cores) as join:
         for left, right in pushes:
             result: Any = join.push(left=left, right=right)
             results.append(result)

@@ -23,7 +23,7 @@ from watersmeet.routing.choose import choose_route
 from watersmeet.spark.canonical import row_hashes
 from watersmeet.warm import Kernels, kernels
 
-#: More than small batches have, which are spared kernels (index/merging.py, index/sorting.py).
+#: More than small batches have, which are spared kernels (index/sorted/merging.py, index/sorting.py).
 ROWS, PUSHES = 10_000, 4
 
 
@@ -59,16 +59,15 @@ def compile_for(on: str, window: Window) -> Kernels:
     # More 8-byte columns than are kept row by row: on Spark, columns stay as they are.
     more = {f"more_{number}": pa.array(np.zeros(PUSHES * ROWS)) for number in range(8)}
     reports, contacts = (
-        pa.table({name: table[name] for name in table.column_names} | more)
-        for table in generate(PUSHES * ROWS, seed=1)
+        pa.table({name: table[name] for name in table.column_names} | more) for table in generate(PUSHES * ROWS, seed=1)
     )
-    with wm.StreamJoin(on, window, index="bisort", threads=1, subwindows=2) as join:
+    with wm.StreamJoin(on, window, index="bisort", cores=1, subwindows=2) as join:
         for start in range(0, PUSHES * ROWS, ROWS):
             join.push(left=reports.slice(start, ROWS), right=contacts.slice(start, ROWS))
     plan = compile_plan(parse(on), reports.schema, contacts.schema)
     route, _ = choose_route("auto", plan, reports.schema, contacts.schema, "inner", 2)
     batch = reports.combine_chunks().to_batches()[0]
-    route.places("left", plan.left, batch, np.arange(batch.num_rows))
+    route.places("left", plan.left.of(batch), np.arange(batch.num_rows))
     row_hashes(batch)
     return kernels()
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -23,12 +25,28 @@ class Arrival:
     ticks: Array
     span: Span
     late: Array | None
-    low: Array
-    high: Array
+    partners: Callable[[], tuple[Array, Array]]  # the least and greatest ticks of theirs, worked out when asked for
+
+    @cached_property
+    def _bounds(self) -> tuple[Array, Array]:
+        return self.partners()
+
+    @property
+    def low(self) -> Array:
+        return self._bounds[0]
+
+    @property
+    def high(self) -> Array:
+        return self._bounds[1]
 
     @property
     def rows(self) -> int:
         return self.batch.num_rows
+
+    @property
+    def on_time(self) -> Array | None:
+        """Which tuples are not late; None: all."""
+        return None if self.late is None else ~self.late
 
     def slice(self, start: int, stop: int) -> Arrival:
         if stop - start == self.rows:
@@ -37,7 +55,7 @@ class Arrival:
         late = None if self.late is None else self.late[cut]
         return Arrival(
             self.batch.slice(start, stop - start), self.ticks[cut], span_of(self.ticks[cut]), late,
-            self.low[cut], self.high[cut],
+            lambda: (self.low[cut], self.high[cut]),
         )  # fmt: skip
 
     def cuts(self) -> list[tuple[int, int]]:

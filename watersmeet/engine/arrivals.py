@@ -7,6 +7,7 @@ processing every push at once. What has been pushed but not processed waits in a
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -93,6 +94,20 @@ class Clock:
         self.counts[side] += batch.num_rows
         return Pushed(batch, ticks, span, late, self.counts[other(side)])
 
+    def is_ahead(self, side: Side) -> bool:
+        """Whether this stream is so far ahead that its next tuples can meet nothing that the other has shown.
+
+        Never where the other counts as idle one day: it must be seen to fall behind.
+        """
+        window = self.window
+        if isinstance(window, BoundCountWindow) or window.idle_after(other(side)) is not None:
+            return False
+        assert self.watermarks is not None
+        own, theirs = self.watermarks.of(side), self.watermarks.of(other(side))
+        if own is None or theirs is None:
+            return own is not None
+        return own - theirs > window.lifetime(other(side)) + window.lateness(other(side))
+
     def expired_below(self) -> dict[Side, int | None]:
         """Below which ticks each side's tuples have no partners to come."""
         window = self.window
@@ -161,10 +176,10 @@ class Collected:
             twin = arrivals.get("left") if self._self_join else None
             batch, ticks, span, late = _joined(pushed, None if twin is None else twin.batch)
             if isinstance(self._window, BoundCountWindow):
-                low, high = self._positions(side, ticks)
+                bounds = self._positions(side, ticks)
+                arrivals[side] = Arrival(batch, ticks, span, late, lambda bounds=bounds: bounds)  # type: ignore[misc]
             else:
-                low, high = self._window.partners(side, ticks)
-            arrivals[side] = Arrival(batch, ticks, span, late, low, high)
+                arrivals[side] = Arrival(batch, ticks, span, late, partial(self._window.partners, side, ticks))
         self._begin()
         return arrivals
 

@@ -17,8 +17,9 @@ chain.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -26,12 +27,13 @@ import pyarrow as pa
 from watersmeet.engine.arrival import Arrival
 from watersmeet.engine.finder import Finder, Piece, Ready
 from watersmeet.engine.metrics import Metrics
+from watersmeet.engine.order import Order, by_completion, needs_sorting
 from watersmeet.engine.results import How, Results
 from watersmeet.engine.self_join import why_two_indexes
 from watersmeet.engine.sizes import Sizes
 from watersmeet.index import Index
 from watersmeet.index.base import Structure
-from watersmeet.query.plan import JoinPlan, SidePlan
+from watersmeet.query.plan import JoinPlan, SidePlan, Tuples
 from watersmeet.query.windows import SIDES, BoundWindow, Side, other
 from watersmeet.window.capacity import in_parts
 from watersmeet.window.chain import Chain, Subwindow, Target
@@ -40,6 +42,17 @@ from watersmeet.workers import ALONE, SMALL, Workers
 
 Array = np.ndarray
 Ticks = dict[Side, int | None]
+
+
+class Stored(NamedTuple):
+    """Some tuples that are kept, one after the other in their stream."""
+
+    side: Side
+    first: int  # position
+    batch: pa.RecordBatch
+    settled: Array
+    late: Array
+
 
 #: Tuples taken at a time to make a structure anew.
 _REMADE_ROWS = 1 << 16
@@ -51,6 +64,7 @@ class JoinCore:
     self_join: the two sides are one stream; what arrives on one is what arrives on the other.
     by_row: tuples are copied where results are then made of them faster.
     first: positions of the first tuples of both streams.
+    order: that of the results.
     """
 
     def __init__(
@@ -66,6 +80,7 @@ class JoinCore:
         self_join: bool = False,
         by_row: bool = False,
         first: int = 0,
+        order: Order = "none",
     ):
         self.plan = plan
         self.window = window
@@ -73,7 +88,7 @@ class JoinCore:
         self.how = how
         self.index = index
         self._workers = workers
-        self._metrics = metrics
+        self.metrics = metrics
         self._sides: dict[Side, SidePlan] = {"left": plan.left, "right": plan.right}
         self.alone: dict[Side, bool] = {"left": how in ("left", "full", "anti"), "right": how in ("right", "full")}
         self._flagged: dict[Side, bool] = {"left": self.alone["left"] or how == "semi", "right": self.alone["right"]}
@@ -91,7 +106,8 @@ class JoinCore:
             flagged = any(self._flagged[side] for side in sides)
             self.chains |= dict.fromkeys(sides, sizes.chain(index, window, sides, flagged, workers))
         self._role = {side: 1 << sides.index(side) for sides in self.shares for side in sides}
-        self._finder = Finder(plan, self.payloads, how, workers, metrics)
+        self._order = order
+        self._finder = Finder(plan, self.payloads, how, workers, metrics, order)
 
     # -- undoing a step ------------------------------------------------------------------------------------------------
 
@@ -114,8 +130,7 @@ class JoinCore:
 
         def put(start: int, stop: int) -> None:
             columns = payload.take(np.arange(sub.base + start, sub.base + stop))
-            keys = plan.keys(pa.RecordBatch.from_arrays(columns, schema=payload.schema))
-            plan.forget()
+            keys = plan.of(pa.RecordBatch.from_arrays(columns, schema=payload.schema)).keys()
             live = _both(keys.live, sub.live(start, stop))
             structure.insert(self.index.entries(keys.equal, keys.ordered, live, stop - start, self._workers), start)
 
@@ -152,7 +167,16 @@ class JoinCore:
             if self.alone[side] and expired_below[side] is not None:
                 self._come_out(side, expired_below[side], results)
         self._expire(unneeded)
-        self._metrics.seconds["expire"] += time.perf_counter() - begin
+        self.metrics.seconds["expire"] += time.perf_counter() - begin
+
+    def put(self, side: Side, arrival: Arrival, settled: Array) -> None:
+        """Store tuples that have met all that came before; some of them are settled."""
+        payload, chain = self.payloads[side], self.chains[side]
+        first = payload.end
+        payload.append(arrival.batch)
+        _, entries = self._entries(arrival, self._sides[side].of(arrival.batch), None)
+        flags = settled.astype(np.uint8) * np.uint8(self._role[side]) if chain.keeps_settled else None
+        chain.append(first, arrival.ticks, arrival.span, entries, flags)
 
     def finish(self, results: Results) -> None:
         """The end of both streams: everything still without a partner comes out."""
@@ -203,7 +227,12 @@ class JoinCore:
         again = self.self_join and side == "right"  # the tuples came in as left
         first = payload.end - arrival.rows if again else payload.end
         for start, stop in self._cuts(arrival):
-            batch = self._ready(side, arrival.slice(start, stop), first + start, keep, new=not again)
+            piece = arrival.slice(start, stop)
+            with self._beside(side, piece, None if again else payload) as targets:
+                tuples = self._sides[side].of(piece.batch)
+                live, entries = self._entries(piece, tuples, keep)
+                probes = self._probes(side, piece, tuples, live, entries)
+            batch = Ready(side, piece, payload, first + start, live, entries, probes, targets.result())
             pieces = self._finder.find(batch, results, beside=partial(self._store, batch))
             self._settle(batch, pieces, results)
 
@@ -213,70 +242,73 @@ class JoinCore:
         cuts = self._cuts(arrivals["left"])
         batches = []
         for cut in cuts:
-            batches.append(self._ready("left", arrivals["left"].slice(*cut), payload.end, keep))
+            piece, first = arrivals["left"].slice(*cut), payload.end
+            with self._beside("left", piece, payload) as targets:
+                tuples = self._sides["left"].of(piece.batch)
+                live, entries = self._entries(piece, tuples, keep)
+                probes = self._probes("left", piece, tuples, live, entries)
+            batches.append(Ready("left", piece, payload, first, live, entries, probes, targets.result()))
         found = [self._finder.find(batch, results) for batch in batches]
         for batch, pieces in zip(batches, found, strict=True):
             self._store(batch)
             self._settle(batch, pieces, results)
         for cut, stored in zip(cuts, batches, strict=True):
-            batch = self._ready("right", arrivals["right"].slice(*cut), stored.first, stored=stored, new=False)
+            piece = arrivals["right"].slice(*cut)
+            targets = self._targets("right", piece)
+            tuples = self._sides["right"].of(piece.batch)
+            probes = self._probes("right", piece, tuples, stored.live, stored.entries)
+            batch = Ready("right", piece, payload, stored.first, stored.live, stored.entries, probes, targets)
             self._settle(batch, self._finder.find(batch, results), results)
 
     def _visit(self, side: Side, arrival: Arrival, results: Results) -> None:
-        """Probe and forget. Before the side's arrivals, so that what these store has positions without a gap."""
+        """Probe and forget."""
         assert self.how == "inner" and arrival.late is None
-        payload = self.payloads[side]
         for cut in self._cuts(arrival):
-            self._finder.find(self._ready(side, arrival.slice(*cut), payload.end, visits=True), results)
+            piece = arrival.slice(*cut)
+            guests = self.payloads[side].empty()
+            guests.append(piece.batch)
+            probes = self._probes(side, piece, self._sides[side].of(piece.batch), None, None)
+            targets = self._targets(side, piece)
+            self._finder.find(Ready(side, piece, guests, 0, None, None, probes, targets), results)
 
     def _cuts(self, arrival: Arrival) -> list[tuple[int, int]]:
         return [(0, arrival.rows)] if self.window.counts else arrival.cuts()
 
-    def _ready(
-        self,
-        side: Side,
-        arrival: Arrival,
-        first: int,
-        keep: int | None = None,
-        stored: Ready | None = None,
-        visits: bool = False,
-        new: bool = True,
-    ) -> Ready:
-        """Compute keys and sort; beside that take the tuples in, if they are new, and see what is in their reach.
+    def _beside(self, side: Side, arrival: Arrival, payload: Payload | None) -> Any:
+        """Beside the block: take the tuples into the payload, if they are new, and see what is in their reach."""
 
-        `stored` is the same batch in the other role, of which it takes over the order.
-        """
-        n = arrival.rows
-        timed = self._metrics.timed
-        plan = self._sides[side]
-        stores = stored is None and not visits
-        workers = self._workers if n >= SMALL else ALONE
-        taking_in = partial(self._take_in, side, arrival, new)
-        on_time = None if arrival.late is None else ~arrival.late
-        entries, live = (None, None) if stored is None else (stored.entries, stored.live)
-        with workers.beside(taking_in) as targets:
-            with timed("keys"):
-                keys = plan.keys(arrival.batch) if stores else None
-                probe = plan.probe(arrival.batch) if self.payloads[other(side)].end else None
-                plan.forget()
-            with timed("sort"):
-                if keys is not None:
-                    early = None if keep is None or arrival.span.least >= keep else arrival.ticks >= keep
-                    live = _both(_both(keys.live, on_time), early)
-                    entries = self.index.entries(keys.equal, keys.ordered, live, n, self._workers)
-                probes = None
-                if probe is not None:
-                    asks = _both(probe.live, on_time)
-                    known = entries if not visits and _same(asks, live) else None
-                    probes = self.index.probes(
-                        probe.equal, probe.lows, probe.highs, asks, n, self._workers, known
-                    )
-        return Ready(side, arrival, first, live, entries, probes, targets.result())
+        def take_in() -> list[Target]:
+            if payload is not None:
+                payload.append(arrival.batch)
+            return self._targets(side, arrival)
 
-    def _take_in(self, side: Side, arrival: Arrival, new: bool) -> list[Target]:
-        if new:
-            self.payloads[side].append(arrival.batch)
+        return (self._workers if arrival.rows >= SMALL else ALONE).beside(take_in)
+
+    def _targets(self, side: Side, arrival: Arrival) -> list[Target]:
         return self.chains[other(side)].targets(arrival.low, arrival.high, arrival.span.in_order)
+
+    def _entries(self, arrival: Arrival, tuples: Tuples, keep: int | None) -> tuple[Array | None, Any]:
+        """The rows that go into the index, and these as the index takes them."""
+        with self.metrics.timed("keys"):
+            keys = tuples.keys()
+        with self.metrics.timed("sort"):
+            early = None if keep is None or arrival.span.least >= keep else arrival.ticks >= keep
+            live = _both(_both(keys.live, arrival.on_time), early)
+            return live, self.index.entries(keys.equal, keys.ordered, live, arrival.rows, self._workers)
+
+    def _probes(self, side: Side, arrival: Arrival, tuples: Tuples, live: Array | None, entries: Any) -> Any:
+        """What the index is to look for; None while no tuple of the other side has come.
+
+        live, entries: the same tuples as they are stored, whose order mostly is that of the probes.
+        """
+        if not self.payloads[other(side)].end:
+            return None
+        with self.metrics.timed("keys"):
+            probe = tuples.probe()
+        with self.metrics.timed("sort"):
+            asks = _both(probe.live, arrival.on_time)
+            known = entries if _same(asks, live) else None
+            return self.index.probes(probe.equal, probe.lows, probe.highs, asks, arrival.rows, self._workers, known)
 
     def _store(self, batch: Ready) -> None:
         begin = time.perf_counter()
@@ -287,7 +319,7 @@ class JoinCore:
             if arrival.late is not None:
                 settled[arrival.late] = 0xFF  # in every role
         chain.append(batch.first, arrival.ticks, arrival.span, batch.entries, settled, arrival.late)
-        self._metrics.seconds["store"] += time.perf_counter() - begin
+        self.metrics.seconds["store"] += time.perf_counter() - begin
 
     def _settle(self, batch: Ready, pieces: list[Piece], results: Results) -> None:
         """Note who has found a partner; in a semi join those who had none before come out."""
@@ -295,7 +327,7 @@ class JoinCore:
             return
         side = batch.side
         fresh: dict[Side, list[Array]] = {each: [np.zeros(0, np.int64)] for each in SIDES}
-        with self._metrics.timed("gather"):
+        with self.metrics.timed("gather"):
             if self._flagged[other(side)]:
                 role = self._role[other(side)]
                 fresh[other(side)] += [sub.settle(partners, role) + np.int64(sub.base) for sub, _, partners in pieces]
@@ -306,7 +338,42 @@ class JoinCore:
                     home.settle(rows + offset, self._role[side]) + np.int64(home.base) for _, rows, _ in pieces
                 ]
             if self.how == "semi":
-                results.alone("left", self.payloads["left"], np.concatenate(fresh["left"]), self.payloads["right"])
+                found = np.concatenate(fresh["left"])
+                if needs_sorting(self._order, batch.first, batch.arrival.rows):
+                    found = np.sort(found)
+                    if side == "right":
+                        found = by_completion(found, self._finder.pairs_in_order(batch, pieces)[1])
+                results.alone("left", self.payloads["left"], found, self.payloads["right"])
+
+    # -- looking -----------------------------------------------------------------------------------------------------
+
+    def stored(self, most: int) -> Iterator[Stored]:
+        """All tuples that are kept, of each side from the oldest on, at most so many at a time."""
+        for side in SIDES:
+            payload, chain = self.payloads[side], self.chains[side]
+            for sub in chain.subwindows:
+                for start in range(0, sub.size, most):
+                    stop = min(start + most, sub.size)
+                    columns = payload.take(np.arange(sub.base + start, sub.base + stop))
+                    batch = pa.RecordBatch.from_arrays(columns, schema=payload.schema)
+                    settled = np.zeros(stop - start, bool)
+                    if chain.keeps_settled:
+                        settled = sub.settled[start:stop] & self._role[side] != 0
+                    yield Stored(side, sub.base + start, batch, settled, ~sub.live(start, stop))
+
+    def measure(self, metrics: Metrics) -> None:
+        """What is held now."""
+        metrics.stored_left = self.chains["left"].stored
+        metrics.stored_right = self.chains["right"].stored if len(self.shares) > 1 else 0
+        metrics.index_bytes = sum(self.chains[sides[0]].nbytes() for sides in self.shares)
+        metrics.payload_bytes = sum(self.payloads[sides[0]].nbytes() for sides in self.streams)
+
+    def kinds(self) -> list[tuple[tuple[Side, ...], list[Any]]]:
+        """The kinds of structures in each chain, where they are chosen one by one."""
+        return [
+            (sides, [getattr(sub.structure, "kind", None) for sub in self.chains[sides[0]].subwindows])
+            for sides in self.shares
+        ]
 
     def check_invariants(self) -> None:
         for sides in self.streams:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from watersmeet.engine import self_join
 from watersmeet.engine.choose import index_text
 from watersmeet.engine.core import JoinCore
+from watersmeet.engine.cores.team import Team
 from watersmeet.engine.sizes import Sizes
 from watersmeet.query.windows import SIDES
 
 
-def chosen_lines(core: JoinCore, why: str, sizes: Sizes) -> list[str]:
+def chosen_lines(core: JoinCore | Team, why: str, sizes: Sizes) -> list[str]:
     """What was chosen once the schemas were known, and why; a line a fact."""
     plan = core.plan
     lines = []
@@ -24,8 +25,7 @@ def chosen_lines(core: JoinCore, why: str, sizes: Sizes) -> list[str]:
         if residual is not None:
             lines.append(f"checked on candidates found by {side}: {residual.text}")
     lines.append(f"subwindows: {sizes.text(core.index)}")
-    for sides in core.shares:
-        kinds = [getattr(sub.structure, "kind", None) for sub in core.chains[sides[0]].subwindows]
+    for sides, kinds in core.kinds():
         if any(kinds):  # chosen one by one
             lines.append(f"  {' and '.join(sides)} now: {', '.join(map(str, kinds))}")
     return lines

@@ -13,10 +13,11 @@ import pyarrow as pa
 
 from watersmeet.engine.arrival import Arrival
 from watersmeet.engine.metrics import Metrics
+from watersmeet.engine.order import Order, in_order, needs_sorting
 from watersmeet.engine.results import How, Results
 from watersmeet.memory import room
 from watersmeet.query.plan import JoinPlan, Residual, SidePlan
-from watersmeet.query.windows import Side, other
+from watersmeet.query.windows import SIDES, Side, other
 from watersmeet.window.capacity import in_parts
 from watersmeet.window.chain import Subwindow, Target
 from watersmeet.window.payload import Payload
@@ -32,14 +33,15 @@ _LEAST_PROBES = 1 << 10
 
 @dataclass(frozen=True)
 class Ready:
-    """A batch of one side that is in the payload, with what storing and probing need."""
+    """A batch of one side, with what storing and probing need."""
 
     side: Side
     arrival: Arrival
-    first: int  # position of its first tuple
+    payload: Payload  # in which its tuples are
+    first: int  # position of its first tuple there
     live: Array | None  # rows that go into the index; None: all
     entries: Any  # None: it is not stored
-    probes: Any  # None: no tuple of the other side has come
+    probes: Any  # None: nothing to look for
     targets: list[Target]
 
 
@@ -57,13 +59,14 @@ class _Found:
 
 class Finder:
     def __init__(
-        self, plan: JoinPlan, payloads: dict[Side, Payload], how: How, workers: Workers, metrics: Metrics
+        self, plan: JoinPlan, payloads: dict[Side, Payload], how: How, workers: Workers, metrics: Metrics, order: Order
     ):
         self._sides: dict[Side, SidePlan] = {"left": plan.left, "right": plan.right}
-        self._payloads = payloads
+        self._stored = payloads
         self._how = how
         self._workers = workers
         self._metrics = metrics
+        self._order = order
         self._partners = 16.0  # pairs a probe, in the last batch; at first a guess
 
     def find(self, batch: Ready, results: Results, beside: Callable | None = None) -> list[Piece]:
@@ -71,7 +74,8 @@ class Finder:
         size = 0 if batch.probes is None else batch.probes.size
         most = max(int(PAIRS / max(self._partners, 1.0)), _LEAST_PROBES)
         parts = self._workers.parts(size, SMALL, most=most) if size else []
-        work: list[Callable] = [partial(self._part, batch, results, *part) for part in parts]
+        sorts = needs_sorting(self._order, batch.first, batch.arrival.rows)
+        work: list[Callable] = [partial(self._part, batch, results, sorts, *part) for part in parts]
         if beside is not None:
             work.append(beside)
         workers = self._workers if size >= SMALL else ALONE  # to wait for another thread would take longer
@@ -86,10 +90,29 @@ class Finder:
                 pairs += part.pairs
         if size:
             self._partners = pairs / size
+        if sorts and not results.counts_only and self._how not in ("semi", "anti"):
+            with self._metrics.timed("gather"):
+                self._add_in_order(batch, pieces, results)
         return pieces
 
-    def _part(self, batch: Ready, results: Results, start: int, stop: int) -> _Found:
-        """Find the pairs of some of the probes, and make results of them at once, while they are in cache."""
+    def pairs_in_order(self, batch: Ready, pieces: list[Piece]) -> tuple[Array, Array]:
+        """Positions of a batch's tuples and of their partners."""
+        found = [(sub.base, rows, partners) for sub, rows, partners in pieces]
+        return in_order(self._order, found, batch.first, batch.arrival.rows)
+
+    def _add_in_order(self, batch: Ready, pieces: list[Piece], results: Results) -> None:
+        own, stored = self.pairs_in_order(batch, pieces)
+
+        def make(start: int) -> list[pa.RecordBatch]:
+            part = slice(start, start + PAIRS)
+            return results.pairs(batch.side, own[part], stored[part], self._payloads(batch), ALONE)
+
+        for made in self._workers.map(make, range(0, own.size, PAIRS)):
+            results.add(0, made)
+
+    def _part(self, batch: Ready, results: Results, sorts: bool, start: int, stop: int) -> _Found:
+        """Find the pairs of some of the probes, and make results of them at once, while they are in cache; unless they
+        are to be sorted first."""
         begin = time.perf_counter()
         residual = self._sides[batch.side].residual
         probes = batch.probes
@@ -101,7 +124,7 @@ class Finder:
             sub = target.subwindow
             for rows, partners in sub.structure.find(probes, start, stop, target.bounds):
                 if residual is not None:
-                    keep = self._keep(batch.side, residual, batch.first, sub, rows, partners)
+                    keep = self._keep(batch, residual, sub, rows, partners)
                     rows, partners = rows[keep], partners[keep]
                 if rows.size:
                     pieces.append((sub, rows, partners))
@@ -110,37 +133,36 @@ class Finder:
         if self._how in ("semi", "anti"):
             return _Found(pieces, total, 0, [], middle - begin, 0.0)
         made: list[pa.RecordBatch] = []
-        if total and not results.counts_only:
+        if total and not results.counts_only and not sorts:
             own, stored = room(total, np.int64), room(total, np.int64)
             at = 0
             for sub, rows, partners in pieces:
                 np.add(rows, np.int64(batch.first), out=own[at : at + rows.size])  # positions outgrow the rows' 32 bits
                 np.add(partners, np.int64(sub.base), out=stored[at : at + rows.size])
                 at += rows.size
-            made = results.pairs(batch.side, own, stored, self._payloads, ALONE)
+            made = results.pairs(batch.side, own, stored, self._payloads(batch), ALONE)
         return _Found(pieces, total, total, made, middle - begin, time.perf_counter() - middle)
 
-    def _keep(
-        self, side: Side, residual: Residual, first: int, sub: Subwindow, rows: Array, partners: Array
-    ) -> Array:
+    def _payloads(self, batch: Ready) -> dict[Side, Payload]:
+        """Where the tuples of a batch and their partners are."""
+        return {batch.side: batch.payload, other(batch.side): self._stored[other(batch.side)]}
+
+    def _keep(self, batch: Ready, residual: Residual, sub: Subwindow, rows: Array, partners: Array) -> Array:
         """Which of the candidates satisfy the residual."""
 
         def check(start: int, stop: int) -> Array:
-            return self._check(side, residual, first, sub, rows[start:stop], partners[start:stop])
+            return self._check(batch, residual, sub, rows[start:stop], partners[start:stop])
 
         kept = in_parts(check, 0, rows.size)
         return kept[0] if len(kept) == 1 else np.concatenate(kept)
 
-    def _check(
-        self, side: Side, residual: Residual, first: int, sub: Subwindow, rows: Array, partners: Array
-    ) -> Array:
+    def _check(self, batch: Ready, residual: Residual, sub: Subwindow, rows: Array, partners: Array) -> Array:
+        payloads = self._payloads(batch)
+        positions = {batch.side: rows + np.int64(batch.first), other(batch.side): partners + np.int64(sub.base)}
+        names: dict[Side, tuple[str, ...]] = {"left": residual.left_columns, "right": residual.right_columns}
         columns = {}
-        for one, names, at, base in (
-            (side, residual.left_columns if side == "left" else residual.right_columns, rows, first),
-            (other(side), residual.right_columns if side == "left" else residual.left_columns, partners, sub.base),
-        ):
-            payload = self._payloads[one]
-            numbers = [payload.schema.get_field_index(name) for name in names]
-            taken = payload.take(at + np.int64(base), numbers, ALONE)
-            columns[one] = dict(zip(names, taken, strict=True))
+        for side in SIDES:
+            payload = payloads[side]
+            numbers = [payload.schema.get_field_index(name) for name in names[side]]
+            columns[side] = dict(zip(names[side], payload.take(positions[side], numbers, ALONE), strict=True))
         return residual.keep(columns["left"], columns["right"], rows.size)

@@ -8,8 +8,9 @@ rest to the core. What can be wrong with a push is found before anything changes
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Generic, Literal, SupportsIndex, TypeVar, Unpack, overload
 
 import pyarrow as pa
@@ -19,11 +20,15 @@ from watersmeet.engine.arrivals import Clock, Collected, Reached
 from watersmeet.engine.calls import Calls
 from watersmeet.engine.choose import check_index, plan_and_index
 from watersmeet.engine.core import JoinCore
+from watersmeet.engine.cores.member import Share
+from watersmeet.engine.cores.spread import Spread
+from watersmeet.engine.cores.team import Team
 from watersmeet.engine.explain import batches_text, chosen_lines
 from watersmeet.engine.inputs import as_batch, check_schema, conform, first_schema
 from watersmeet.engine.late import LateRows
 from watersmeet.engine.metrics import Metrics
-from watersmeet.engine.options import IndexName, Options
+from watersmeet.engine.options import IndexName, Options, RouteName
+from watersmeet.engine.order import Order, check_order
 from watersmeet.engine.results import (
     HOWS,
     OUTPUTS,
@@ -35,13 +40,18 @@ from watersmeet.engine.results import (
     pairs_schema,
     rows_schema,
 )
+from watersmeet.engine.run import Progress, Run, run, run_async
 from watersmeet.engine.sizes import Sizes
 from watersmeet.index import Index
-from watersmeet.parameters import MOST_THREADS, one_of, whole, whole_or_none
+from watersmeet.interrupts import uninterrupted
+from watersmeet.parameters import MOST_CORES, one_of, whole, whole_or_none
 from watersmeet.query.durations import duration
 from watersmeet.query.expr import Expr
+from watersmeet.query.plan import JoinPlan
 from watersmeet.query.windows import SIDES, BoundTimeWindow, Hopping, Last, Side, Window, Within
-from watersmeet.workers import Workers
+from watersmeet.routing import Route
+from watersmeet.routing.choose import ROUTES
+from watersmeet.workers import Workers, all_cores
 
 #: What a push returns: a table, or for output="count" a number.
 Answer = TypeVar("Answer")
@@ -58,7 +68,11 @@ class StreamJoin(Generic[Answer]):
     output: "rows" (all columns), "pairs" (positions of both tuples in their streams) or "count".
     index: "auto", "nested_loop", "hash", "bisort", "rap_table", "wib_tree", "adaptive", "btree", "frozen_btree",
         "im_tree", "pim_tree", or a configured object of `watersmeet.index`.
-    threads: for sorting, probing and gathering large batches; by default all cores, at most 1024.
+    cores: how many of the machine's cores to use, by default all. A join of large pushes moves to as many processes.
+    route: which core gets a tuple: "auto", "hash" (by an equality), "cells" (by a band), "split" (any predicate), or
+        "single": one core has all, and others help it with large pushes.
+    order: of the results: "none", "outer" (those of an earlier tuple first), "inner" (and of one tuple, those with its
+        oldest partner first), or `punctuate(every=n)` (those of n tuples before those of the next n).
     suffix: for right columns whose name the left has too.
     batch_rows, batch_delay: collect pushes until so many rows wait, or the first has waited so long (checked at the
         next push), then process them together.
@@ -94,7 +108,9 @@ class StreamJoin(Generic[Answer]):
         self_join: bool = False,
         output: Output = "rows",
         index: IndexName | Index = "auto",
-        threads: SupportsIndex | None = None,
+        cores: SupportsIndex | None = None,
+        route: RouteName = "auto",
+        order: Order = "none",
         suffix: str = "_right",
         batch_rows: SupportsIndex | None = None,
         batch_delay: Any = None,
@@ -114,7 +130,9 @@ class StreamJoin(Generic[Answer]):
         if not isinstance(self_join, bool):
             raise TypeError(f"self_join must be True or False, got {self_join!r}")
         check_index(index)
-        threads = whole_or_none("threads", threads, most=MOST_THREADS)
+        cores = whole_or_none("cores", cores, most=MOST_CORES) or all_cores()
+        one_of("route", route, ROUTES)
+        check_order(order)
         batch_rows = whole_or_none("batch_rows", batch_rows)
         keep_late = whole("keep_late", keep_late, 0)
         subwindows = whole_or_none("subwindows", subwindows)
@@ -136,18 +154,20 @@ class StreamJoin(Generic[Answer]):
         self._output: Any = output
         self._index = index
         self._suffix = suffix
+        self._order: Order = order
         self._batch_rows = batch_rows
         self._sizes = Sizes(subwindows, subwindow_rows)
         self._now = clock
         self._collecting_since: float | None = None
-        self._workers = Workers(threads)
+        self._workers = Workers(cores)
+        self._spread = Spread(cores, route)
         self._metrics = Metrics()
         self._closed = False
         self._calls = Calls(self._saved)
         self._schemas: dict[Side, pa.Schema | None] = {"left": None, "right": None}
         self._held: list[tuple[Side, pa.RecordBatch | Reached]] = []  # pushes before both schemas are known
         self._late = {side: LateRows(keep_late) for side in SIDES}
-        self._core: JoinCore | None = None
+        self._core: JoinCore | Team | None = None
         self._clock: Clock  # from `_bind` on
         if isinstance(on, str):
             from watersmeet.query.parse import parse
@@ -214,6 +234,11 @@ class StreamJoin(Generic[Answer]):
         """The end of both streams: returns what only the end can prove. Later calls return nothing more."""
         if self._closed:
             return self._nothing()
+        answer = self._close()
+        self._part_with_cores()  # behind the end of the call: there is nothing to be undone any more
+        return answer
+
+    def _close(self) -> Any:
         with self._whole("close"):
             if self._core is None:
                 answer = self._close_unbound()
@@ -226,14 +251,56 @@ class StreamJoin(Generic[Answer]):
                 self._core.release()
             self._held = []
             self._closed = True
-            self._workers.stop()
             return answer
+
+    def run(
+        self,
+        left: Iterable[Any],
+        right: Iterable[Any] | None = None,
+        *,
+        ahead: SupportsIndex = 4,
+        progress: Callable[[Progress], None] | None = None,
+    ) -> Run[Answer]:
+        """Join what two iterators give, batch by batch, to their end: `for table in join.run(left, right)`.
+
+        They are read ahead, by so many batches, while others are joined and results are taken. Results that are empty
+        are left out. `progress` is called behind every push. In a self join: `run(batches)`.
+        """
+        return run(self, *self._iterators(left, right), whole("ahead", ahead), progress)
+
+    def run_async(
+        self,
+        left: Iterable[Any] | AsyncIterable[Any],
+        right: Iterable[Any] | AsyncIterable[Any] | None = None,
+        *,
+        ahead: SupportsIndex = 4,
+        progress: Callable[[Progress], None] | None = None,
+    ) -> AsyncIterator[Answer]:
+        """As `run`, for `async for`; each of the iterators may be asynchronous or not."""
+        return run_async(self, *self._iterators(left, right), whole("ahead", ahead), progress)
+
+    def _iterators(self, left: Any, right: Any) -> tuple[Any, Any]:
+        given = {"left": left, "right": right}
+        if self._self_join:
+            if right is not None:
+                raise ValueError("right must not be given in a self join, which has one stream; use run(batches)")
+            del given["right"]
+        for side, source in given.items():
+            if not hasattr(source, "__iter__") and not hasattr(source, "__aiter__"):
+                raise TypeError(f"{side} must be an iterator of batches, got {source!r}")
+        return left, right
 
     def __enter__(self) -> StreamJoin[Answer]:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self._workers.stop()
+        self._part_with_cores()
+
+    def _part_with_cores(self) -> None:
+        with uninterrupted():
+            self._workers.stop()
+            if isinstance(self._core, Team):
+                self._core.end()
 
     # -- looking ---------------------------------------------------------------------------------------------------
 
@@ -254,10 +321,7 @@ class StreamJoin(Generic[Answer]):
         core = self._core
         if core is not None:
             metrics.waiting = self._collected.rows
-            metrics.stored_left = core.chains["left"].stored
-            metrics.stored_right = core.chains["right"].stored if len(core.shares) > 1 else 0
-            metrics.index_bytes = sum(core.chains[sides[0]].nbytes() for sides in core.shares)
-            metrics.payload_bytes = sum(core.payloads[sides[0]].nbytes() for sides in core.streams)
+            core.measure(metrics)
             if isinstance(core.window, BoundTimeWindow) and self._clock.watermarks is not None:
                 tick = self._clock.watermarks.join
                 metrics.watermark = None if tick is None else core.window.show(tick)
@@ -292,8 +356,7 @@ class StreamJoin(Generic[Answer]):
 
     def __reduce__(self) -> Any:
         raise TypeError(
-            "a StreamJoin holds its windows and threads in memory, and cannot be pickled or copied; make a new one in "
-            "each process"
+            "a StreamJoin holds its windows and cores, and cannot be pickled or copied; make a new one in each process"
         )
 
     def explain(self) -> str:
@@ -306,7 +369,9 @@ class StreamJoin(Generic[Answer]):
             lines.append(f"index: not chosen yet, the schema of the {whose} is not known")
             return "\n".join(lines)
         lines += chosen_lines(self._core, self._why, self._sizes)
-        lines.append(f"threads: {self._workers.threads}")
+        lines.append(f"cores: {self._spread.text(self._core)}")
+        if self._spread.route.cores > 1:
+            lines += [f"route: {self._spread.route.name}", f"  because {self._spread.why}"]
         lines.append(f"batches: {batches_text(self._batch_rows, self._delay)}")
         return "\n".join(lines)
 
@@ -320,6 +385,8 @@ class StreamJoin(Generic[Answer]):
     def _check_open(self, call: str) -> None:
         if self._closed:
             raise ValueError(f"{call} after close(): the streams have ended; make a new StreamJoin")
+        if isinstance(self._core, Team) and self._core.ended:
+            raise ValueError(f"{call} after the join's `with` block, which has let go of its cores; call it within")
 
     @contextmanager
     def _whole(self, call: str) -> Iterator[None]:
@@ -370,15 +437,29 @@ class StreamJoin(Generic[Answer]):
         else:
             schema = rows_schema(left, None if left_only else right, self._suffix)
         schemas: dict[Side, pa.Schema] = {"left": left, "right": right}
+        self._spread.bind(plan, left, right, self._how, self._order, partial(self._share, plan, index, left, right))
         self._core = JoinCore(
             plan, window, schemas, self._how, index, self._sizes, self._workers, self._metrics, self._self_join,
-            by_row=self._output == "rows",
+            by_row=self._output == "rows", order=self._order,
         )  # fmt: skip
         self._why = why
         self._schema = schema
         self._left_only = left_only
         self._clock = Clock(window, self._self_join)
         self._collected = Collected(window, self._self_join)
+
+    def _share(self, plan: JoinPlan, index: Index, left: pa.Schema, right: pa.Schema, route: Route) -> Share:
+        """What every core of several is to know."""
+        if self._output != "rows":  # no more columns than are looked at
+            times = {} if isinstance(self._window, Last) else dict(zip("lr", self._window.time, strict=True))
+            used = {**{side: {name for one, name in plan.columns if one == side} for side in "lr"}}
+            left, right = (
+                pa.schema([field for field in schema if field.name in used[side] or field.name == times.get(side)])
+                for side, schema in (("l", left), ("r", right))
+            )
+        return Share(
+            self._on, self._window, self._how, self._output, index, self._suffix, self._sizes, left, right, route
+        )
 
     def _push_unbound(self, batches: dict[Side, pa.RecordBatch], schemas: dict[Side, pa.Schema | None]) -> Any:
         """A push while the schema of a stream is, or was, not known."""
@@ -454,6 +535,7 @@ class StreamJoin(Generic[Answer]):
         assert self._core is not None
         self._collecting_since = None
         *before, last = self._collected.take()
+        self._core = self._spread.core(self._core, sum(arrival.rows for arrival in last.values()))
         for arrivals in before:  # nothing may go yet: what comes after was pushed when it was still there
             self._core.step(arrivals, {"left": None, "right": None}, results)
         self._core.step(last, self._clock.expired_below(), results)

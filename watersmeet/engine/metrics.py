@@ -21,8 +21,9 @@ class Metrics:
     A self join has one stream, the left: its rows, late and stored ones are counted there, once. On the right it counts
     only what a second index stores, and what is late by a second time column.
 
-    seconds: time per step, summed over threads, so that the steps of a threaded join may add up to more than the
-    clock on the wall.
+    loads: tuples that each core holds; empty while there is one.
+    seconds: time per step, summed over threads and cores, so that the steps of a join may add up to more than the clock
+    on the wall.
     """
 
     rows_in_left: int = 0
@@ -37,6 +38,7 @@ class Metrics:
     payload_bytes: int = 0
     watermark: Any = None
     pushes: int = 0
+    loads: list[int] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(STEPS, 0.0))
 
     def __repr__(self) -> str:

@@ -7,6 +7,7 @@ from typing import Any, Literal, SupportsIndex, TypedDict
 
 import pyarrow as pa
 
+from watersmeet.engine.order import Order
 from watersmeet.index import Index
 
 IndexName = Literal[
@@ -15,12 +16,17 @@ IndexName = Literal[
 ]  # fmt: skip
 
 
+RouteName = Literal["auto", "hash", "cells", "split", "single"]
+
+
 class Options(TypedDict, total=False):
     """The options that do not change the type of the answers."""
 
     self_join: bool
     index: IndexName | Index
-    threads: SupportsIndex | None
+    cores: SupportsIndex | None
+    route: RouteName
+    order: Order
     suffix: str
     batch_rows: SupportsIndex | None
     batch_delay: Any

@@ -55,7 +55,7 @@ class Results:
         self._output = output
         self._schema = schema
         self._left_only = left_only
-        self._batches: list[pa.RecordBatch] = []
+        self.batches: list[pa.RecordBatch] = []
         self.rows = 0
 
     @property
@@ -68,7 +68,8 @@ class Results:
         """Pairs as batches of results, mostly one: positions of tuples of `side` that arrived, and of partners."""
         left, right = (own, stored) if side == "left" else (stored, own)
         if self._output == "pairs":
-            return [self._batch(left, right)]
+            both = self._positions(payloads["left"], left), self._positions(payloads["right"], right)
+            return [self._batch(*both)]
 
         def make(start: int, stop: int) -> pa.RecordBatch:
             ours = payloads["left"].take(left[start:stop], workers=workers)
@@ -83,7 +84,7 @@ class Results:
             self._take(batch)
 
     def _take(self, batch: pa.RecordBatch) -> None:
-        self._batches.append(batch)
+        self.batches.append(batch)
 
     def alone(self, side: Side, payload: Payload, positions: Array, other: Payload) -> None:
         """Tuples that come out without a partner."""
@@ -91,8 +92,8 @@ class Results:
         if not positions.size or self._output == "count":
             return
         if self._output == "pairs":
-            missing = pa.nulls(positions.size, pa.int64())
-            both = (positions, missing) if side == "left" else (missing, positions)
+            missing, own = pa.nulls(positions.size, pa.int64()), self._positions(payload, positions)
+            both = (own, missing) if side == "left" else (missing, own)
             self._take(self._batch(*(both[:1] if self._left_only else both)))
             return
 
@@ -106,6 +107,10 @@ class Results:
         for batch in in_parts(make, 0, positions.size):
             self._take(batch)
 
+    def _positions(self, payload: Payload, positions: Array) -> Array | pa.Array:
+        """Positions in the stream of the tuples at these positions of a payload."""
+        return positions
+
     def _batch(self, *columns: Array | pa.Array) -> pa.RecordBatch:
         arrays = [pa.array(c) if isinstance(c, np.ndarray) else c for c in columns]  # by reference
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
@@ -113,7 +118,7 @@ class Results:
     def answer(self) -> pa.Table | int:
         if self._output == "count":
             return self.rows
-        return pa.Table.from_batches(self._batches, schema=self._schema)
+        return pa.Table.from_batches(self.batches, schema=self._schema)
 
 
 def combined(answers: list[pa.Table | int], empty: pa.Table | int) -> pa.Table | int:

@@ -27,9 +27,9 @@ from typing import ClassVar
 
 from watersmeet.index.base import Index, Needs, Pairs, Structure, TickBounds
 from watersmeet.index.batches import Entries, Probes, SortedBatches
-from watersmeet.index.bisort import BISort
-from watersmeet.index.rap_table import RaPTable
-from watersmeet.index.wib_tree import WiBTree
+from watersmeet.index.sorted.bisort import BISort
+from watersmeet.index.tables.rap_table import RaPTable
+from watersmeet.index.trees.wib_tree import WiBTree
 from watersmeet.workers import ALONE, Workers
 
 LARGE_BATCH = 1 << 13  # rows; from there on BI-Sort inserts fastest into any subwindow

@@ -18,7 +18,7 @@ import numpy as np
 from numba import njit
 
 from watersmeet.index.base import Array, live_rows
-from watersmeet.index.sorting import FEW, sorted_rows, taken
+from watersmeet.index.sorting import FEW, in_order, taken
 from watersmeet.workers import Workers
 
 _NONE = np.zeros(0, np.int64)
@@ -56,19 +56,16 @@ class SortedBatches:
     def entries(
         self, equal: Array | None, ordered: Array | None, live: Array | None, n: int, workers: Workers
     ) -> Entries:
-        """O(n log n), once a batch."""
+        """O(n), once a batch."""
         major, minor = _keys(equal, ordered)
         rows = None if live is None else live_rows(live, n)
         if rows is not None:
             major, minor = (None if major is None else major[rows]), minor[rows]
-        order = sorted_rows(major, minor, workers)
-        return Entries(
-            _NONE if major is None else taken(major, order, workers), taken(minor, order, workers),
-            order if rows is None else rows[order], n,
-        )  # fmt: skip
+        majors, minors, order = in_order(major, minor)
+        return Entries(majors, minors, order if rows is None else rows[order], n)
 
     def probes(self, equal, lows, highs, live, n, workers: Workers, entries: Entries | None = None) -> Probes:
-        """O(n) where the order of the batch's own keys is that of its probes (a band), else O(n log n).
+        """O(n) where the order of the batch's own keys is that of its probes (a band), else it is sorted.
 
         `entries` are those of the same batch, if the same rows of it are live.
         """
@@ -79,12 +76,12 @@ class SortedBatches:
         for low, high in zip(lows, highs, strict=True):
             for order in _known_orders(entries):
                 ranges = _ranges(equal, low, high, order, workers)
-                if _in_order(ranges[0], ranges[1]):
+                if _are_in_order(ranges[0], ranges[1]):
                     break
             else:
                 rows = None if live is None else live_rows(live, n)
                 major, minor = (equal, low) if rows is None else (None if equal is None else equal[rows], low[rows])
-                order = sorted_rows(major, minor, workers)
+                order = in_order(major, minor)[2]
                 ranges = _ranges(equal, low, high, order if rows is None else rows[order], workers)
             bands.append(ranges)
         return Probes(tuple(bands))
@@ -111,7 +108,7 @@ def _known_orders(entries: Entries | None) -> Iterator[Array]:
         yield np.ascontiguousarray(entries.rows[::-1])
 
 
-def _in_order(equal: Array, low: Array) -> bool:
+def _are_in_order(equal: Array, low: Array) -> bool:
     if low.size >= FEW:
         return _all_in_order(equal, low)
     ascends = low[:-1] <= low[1:]

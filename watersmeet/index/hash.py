@@ -11,9 +11,9 @@ one, and so on, until few are left. Each such round is a loop without branches o
 other, and that are asked for some steps before (watersmeet/prefetch.py), so the processor has many of them under way at
 once; one chain after the other it would wait for each slot.
 
-A batch is sorted by hash before it is inserted or probes. The bucket is the leading bits of the hash, so whatever the
-size of a table, the batch goes through it from left to right, and through the slots of each earlier batch as well:
-memory is read in order although a hash scatters keys. For that, one sort a batch is a small price.
+A batch is sorted by the leading bits of its hashes before it is inserted or probes. The bucket is leading bits, too, so
+whatever the size of a table, the batch goes through it from left to right, and through the slots of each earlier batch
+as well: memory is read in order although a hash scatters keys. For that, two passes a batch are a small price.
 
 Cost: insert O(1) per tuple (amortised over doublings), probe O(1 + rows in the bucket). Memory: 8 bytes of key,
 4 of row, 4 of link and 4 to 8 of heads per tuple.
@@ -44,7 +44,8 @@ from watersmeet.index.base import (
     live_rows,
     no_ticks,
 )
-from watersmeet.index.sorting import sorted_values
+from watersmeet.index.sorting import digits, sort_words
+from watersmeet.memory import room
 from watersmeet.prefetch import prefetch
 from watersmeet.workers import ALONE, Workers
 
@@ -53,6 +54,7 @@ _LOAD = 1.0  # rows a bucket, at most
 _FEW = 64  # walkers below which rounds do not pay
 _AHEAD = 32  # slots asked for before they are looked at
 _LEAST_ROOM = 4096  # pairs
+_HASH_BITS = 22  # by which a batch is sorted: two digits. Neighbours of a larger table are in the cache as well
 
 
 @njit(inline="always")
@@ -61,18 +63,18 @@ def _bucket(key, shift):
 
 
 @njit(nogil=True, cache=True)
-def _pack(keys, row_bits, packed):
-    """(leading bits of the hash, row) as one non-negative int64."""
+def _pack(keys, hash_bits, row_bits, words):
+    """(leading bits of the hash, row) as one word."""
+    shift = uint64(64 - hash_bits)
     for i in range(keys.size):
-        hash_bits = _bucket(keys[i], uint64(row_bits + 1))
-        packed[i] = (hash_bits << uint64(row_bits)) | uint64(i)
+        words[i] = (_bucket(keys[i], shift) << uint64(row_bits)) | uint64(i)
 
 
 @njit(nogil=True, cache=True)
-def _unpack(packed, row_bits, keys, out_keys, out_rows):
-    mask = (1 << row_bits) - 1
-    for i in range(packed.size):
-        row = packed[i] & mask
+def _unpack(words, row_bits, keys, out_keys, out_rows):
+    mask = (uint64(1) << uint64(row_bits)) - uint64(1)
+    for i in range(words.size):
+        row = words[i] & mask
         out_rows[i] = row
         out_keys[i] = keys[row]
 
@@ -196,9 +198,9 @@ class Hash:
     def entries(
         self, equal: Array | None, ordered: Array | None, live: Array | None, n: int, workers: Workers
     ) -> Entries:
-        """O(n log n), once a batch."""
+        """O(n), once a batch."""
         assert equal is not None and ordered is None
-        return Entries(*_by_hash(equal, live, n, workers), equal)
+        return Entries(*_by_hash(equal, live, n), equal)
 
     def probes(self, equal, lows, highs, live, n, workers: Workers, entries: Entries | None = None) -> Entries:
         """O(1) where the batch probes with the keys that it stores, as it mostly does."""
@@ -211,17 +213,18 @@ class Hash:
         return HashStructure(self.buckets, 0 if like is None else like.size)
 
 
-def _by_hash(equal: Array, live: Array | None, n: int, workers: Workers) -> tuple[Array, Array]:
+def _by_hash(equal: Array, live: Array | None, n: int) -> tuple[Array, Array]:
     """Keys and rows of the live rows, in order of hash."""
     picked = None if live is None else live_rows(live, n)
     keys = equal if picked is None else equal[picked]
     size = keys.size
     row_bits = max(size - 1, 1).bit_length()
-    packed = np.empty(size, np.int64)
-    _pack(keys, row_bits, packed)
-    packed = sorted_values(packed, workers)
-    sorted_keys, rows = np.empty(size, np.int64), np.empty(size, np.int32)
-    _unpack(packed, row_bits, keys, sorted_keys, rows)
+    words, spare = room(size, np.uint64), room(size, np.uint64)
+    _pack(keys, _HASH_BITS, row_bits, words)
+    if size:
+        words = sort_words(words, spare, row_bits, *digits(_HASH_BITS, size))
+    sorted_keys, rows = room(size, np.int64), room(size, np.int32)
+    _unpack(words, row_bits, keys, sorted_keys, rows)
     return sorted_keys, rows if picked is None else picked[rows]
 
 
@@ -236,9 +239,7 @@ class HashStructure:
         size = self.size + entries.size
         if 2 * size > self._slots.size:
             self._resize(grown(self._slots.size // 2, size))
-        _link(
-            self._heads, self._shift, self._slots, self.size, entries.keys, entries.rows, np.int32(first_row)
-        )
+        _link(self._heads, self._shift, self._slots, self.size, entries.keys, entries.rows, np.int32(first_row))
         self.size = size
         if size > _LOAD * self._heads.size:
             self._hash(int(size * _LOAD))

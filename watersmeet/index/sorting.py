@@ -1,21 +1,28 @@
-"""Sorting a batch by its keys.
+"""Sorting a batch by its keys, digit by digit.
 
-NumPy sorts int64 values several times faster than it argsorts them, since it can move eight at a time through
-vector registers. So where the keys of a batch span few enough bits, key and row number are packed into one int64,
+Keys of a batch mostly differ in few bits: ids, prices in cents, times. So key and row number share one word,
 
     (key - least key) << bits of a row number | row number
 
-and sorted as values; the row numbers come back out of the low bits. Ids, prices in cents and times within a batch
-all fit. Keys that span more (hashes, floats) take argsort.
+and the words are put in order by a radix sort, lowest digit first: a pass counts how often each value of a digit
+occurs, which tells where the words with that value begin, and moves each word there. Passes keep the order of what is
+equal, so the row numbers are in order before the first one and need none, and after the last pass keys and rows are
+read off the words. Keys that leave no room for the row (hashes, floats) are moved together with it.
 
-Large batches are sorted in parts by several threads and the parts merged. For small ones NumPy does what kernels do for
-others: as fast, and a stream of small batches compiles less before its first result.
+    bits   words  30|0  11|1  31|2  10|3
+    low digit:    30|0  10|3  11|1  31|2
+    high digit:   10|3  11|1  30|0  31|2
+
+Two keys are sorted as one where they fit into a word; else by the second, then by the first.
+
+Cost: O(n) a digit, of up to 11 bits: 2 to 3 passes for most keys, 6 for a hash. For small batches NumPy does as well,
+and a stream of small batches compiles less before its first result.
 """
 
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+from numba import njit, uint64
 
 from watersmeet.index.base import Array
 from watersmeet.memory import room
@@ -25,8 +32,14 @@ from watersmeet.workers import Workers
 _SMALL = 1 << 15
 #: Rows below which NumPy's steps take no longer than the call of a kernel and its own.
 FEW = 1 << 10
-_LARGE_GROUP = 64  # rows, from which on NumPy's sort is worth its call
-_GAPS = (10, 4, 1)
+#: Bits of a digit, at most: as many places are written to by turns as the first caches and their page tables hold.
+_DIGIT = 11
+#: For fewer rows smaller digits: to go through all values of one must not take longer than to go through the rows.
+_SMALL_DIGIT = 8
+_SMALL_ROWS = 1 << 12
+_WORD = 64
+_NONE = np.zeros(0, np.int64)
+_ONE = np.uint64(1)
 
 
 @njit(nogil=True, cache=True)
@@ -40,109 +53,98 @@ def _span(keys):
 
 
 @njit(nogil=True, cache=True)
-def _pack(keys, low, shift, first_row, packed):
+def _pack(keys, low, shift, words):
     for i in range(keys.size):
-        packed[i] = ((keys[i] - low) << shift) | (first_row + i)
+        words[i] = (uint64(keys[i] - low) << shift) | uint64(i)
 
 
 @njit(nogil=True, cache=True)
-def _pack_two(major, major_low, major_shift, minor, minor_low, minor_shift, first_row, packed):
+def _pack_two(major, major_low, major_shift, minor, minor_low, minor_shift, words):
     for i in range(minor.size):
-        packed[i] = (
-            ((major[i] - major_low) << major_shift) | ((minor[i] - minor_low) << minor_shift) | (first_row + i)
+        words[i] = (
+            (uint64(major[i] - major_low) << major_shift) | (uint64(minor[i] - minor_low) << minor_shift) | uint64(i)
         )
 
 
 @njit(nogil=True, cache=True)
-def _rows_of(packed, mask, rows):
-    for i in range(packed.size):
-        rows[i] = packed[i] & mask
+def _unpack(words, shift, bits, low, keys):
+    """The keys in the `bits` bits above `shift`."""
+    mask = (_ONE << bits) - _ONE
+    for i in range(keys.size):
+        keys[i] = np.int64((words[i] >> shift) & mask) + low
 
 
 @njit(nogil=True, cache=True)
-def _merge_values(a, b, out):
-    i = 0
-    j = 0
-    k = 0
-    while i < a.size and j < b.size:
-        take_a = a[i] <= b[j]
-        out[k] = a[i] if take_a else b[j]
-        i += take_a
-        j += 1 - take_a
-        k += 1
-    while i < a.size:
-        out[k] = a[i]
-        i += 1
-        k += 1
-    while j < b.size:
-        out[k] = b[j]
-        j += 1
-        k += 1
+def _unpack_rows(words, bits, rows):
+    mask = (_ONE << bits) - _ONE
+    for i in range(rows.size):
+        rows[i] = words[i] & mask
+
+
+@njit
+def _count(words, first_bit, width, counts):
+    """counts[p, d] becomes the number of words whose p-th digit above `first_bit` is d."""
+    mask = (_ONE << width) - _ONE
+    for i in range(words.size):
+        rest = words[i] >> first_bit
+        for p in range(counts.shape[0]):
+            counts[p, rest & mask] += np.uint32(1)
+            rest >>= width
+
+
+@njit
+def _as_places(counts):
+    """Where the words with each digit begin."""
+    place = np.uint32(0)
+    for d in range(counts.size):
+        count = counts[d]
+        counts[d] = place
+        place += count
 
 
 @njit(nogil=True, cache=True)
-def _merge_orders(major, minor, a, b, out):
-    """Merge two sorted lists of row numbers; `minor` decides among equal `major` keys."""
-    i = 0
-    j = 0
-    k = 0
-    while i < a.size and j < b.size:
-        x = major[a[i]]
-        y = major[b[j]]
-        take_a = x < y or (x == y and minor[a[i]] <= minor[b[j]])
-        out[k] = a[i] if take_a else b[j]
-        i += take_a
-        j += 1 - take_a
-        k += 1
-    while i < a.size:
-        out[k] = a[i]
-        i += 1
-        k += 1
-    while j < b.size:
-        out[k] = b[j]
-        j += 1
-        k += 1
+def sort_words(words, spare, first_bit, passes, width):
+    """Words (uint64) in order of `passes` digits of `width` bits above `first_bit`: one of the two arrays given."""
+    counts = np.zeros((passes, 1 << width), np.uint32)
+    _count(words, uint64(first_bit), uint64(width), counts)
+    mask = (_ONE << uint64(width)) - _ONE
+    for p in range(passes):
+        shift = uint64(first_bit + p * width)
+        places = counts[p]
+        if places[(words[0] >> shift) & mask] == words.size:
+            continue  # all have the same digit
+        _as_places(places)
+        for i in range(words.size):
+            word = words[i]
+            digit = (word >> shift) & mask
+            spare[places[digit]] = word
+            places[digit] += np.uint32(1)
+        words, spare = spare, words
+    return words
 
 
 @njit(nogil=True, cache=True)
-def _sort_small_groups(major, minor, order, start):
-    """From place `start` on sort each group of equal major keys by `minor`, up to the first that is large.
-
-    `order` sorts by `major`. Returns where that group begins and ends.
-    """
-    keys = np.empty(_LARGE_GROUP, np.int64)
-    n = order.size
-    while start < n:
-        stop = start + 1
-        while stop < n and major[order[stop]] == major[order[start]]:
-            stop += 1
-        if stop - start > _LARGE_GROUP:
-            return start, stop
-        for i in range(stop - start):
-            keys[i] = minor[order[start + i]]
-        for gap in _GAPS:  # Shell's sort
-            for i in range(gap, stop - start):
-                key, row = keys[i], order[start + i]
-                j = i
-                while j >= gap and keys[j - gap] > key:
-                    keys[j], order[start + j] = keys[j - gap], order[start + j - gap]
-                    j -= gap
-                keys[j], order[start + j] = key, row
-        start = stop
-    return n, n
-
-
-def _sort_groups(major: Array, minor: Array, order: Array) -> None:
-    """`order` sorts by `major`; sort each group of equal major keys by `minor`.
-
-    NumPy sorts large groups faster than a kernel can, which would also take seconds to compile.
-    """
-    stop = 0
-    while stop < order.size:
-        start, stop = _sort_small_groups(major, minor, order, stop)
-        group = order[start:stop]
-        if group.size:
-            order[start:stop] = group[np.argsort(minor[group])]
+def _sort_apart(words, rows, spare, spare_rows, passes, width):
+    """As `sort_words`, for words that are all key; each takes its row with it."""
+    counts = np.zeros((passes, 1 << width), np.uint32)
+    _count(words, uint64(0), uint64(width), counts)
+    mask = (_ONE << uint64(width)) - _ONE
+    for p in range(passes):
+        shift = uint64(p * width)
+        places = counts[p]
+        if places[(words[0] >> shift) & mask] == words.size:
+            continue
+        _as_places(places)
+        for i in range(words.size):
+            word = words[i]
+            digit = (word >> shift) & mask
+            place = places[digit]
+            spare[place] = word
+            spare_rows[place] = rows[i]
+            places[digit] = place + np.uint32(1)
+        words, spare = spare, words
+        rows, spare_rows = spare_rows, rows
+    return words, rows
 
 
 @njit(nogil=True, cache=True)
@@ -164,90 +166,82 @@ def taken(values: Array, rows: Array, workers: Workers) -> Array:
     return out
 
 
-def sorted_values(values: Array, workers: Workers) -> Array:
-    """The values in order; may sort in place. O(n log n)."""
+def digits(bits: int, n: int) -> tuple[int, int]:
+    """(passes, bits of a digit) to sort n keys of so many bits."""
+    passes = -(-bits // (_DIGIT if n >= _SMALL_ROWS else _SMALL_DIGIT))
+    return passes, -(-bits // passes) if passes else 0
 
-    def sort(part: tuple[int, int]) -> Array:
-        piece = values[part[0] : part[1]]
-        piece.sort()
-        return piece
 
-    return _merged(workers.map(sort, workers.parts(values.size, _SMALL, each=1)), np.int64, _merge_values, workers)
+def in_order(major: Array | None, minor: Array) -> tuple[Array, Array, Array]:
+    """(major keys, minor keys, row numbers as int32), in order of (major, minor), or of minor alone.
+
+    Rows with equal keys stay in their order. Without a major key there are none. O(n).
+    """
+    n = minor.size
+    if n < max(FEW, 2):
+        rows = _few_in_order(major, minor)
+        return _NONE if major is None else major[rows], minor[rows], rows
+    row_bits = (n - 1).bit_length()
+    low, minor_bits = _low_and_bits(minor)
+    major_low, major_bits = (0, 0) if major is None else _low_and_bits(major)
+    bits = major_bits + minor_bits
+    if row_bits + bits > _WORD:
+        rows = _wide_in_order(minor, np.arange(n, dtype=np.int32), low, minor_bits)[1]
+        if major is None:
+            keys = room(n, np.int64)
+            _take(minor, rows, keys)
+            return _NONE, keys, rows
+        by_minor = room(n, np.int64)
+        _take(major, rows, by_minor)
+        rows = _wide_in_order(by_minor, rows, major_low, major_bits)[1]
+        keys, majors = room(n, np.int64), room(n, np.int64)
+        _take(minor, rows, keys)
+        _take(major, rows, majors)
+        return majors, keys, rows
+    words, spare = room(n, np.uint64), room(n, np.uint64)
+    shift, major_shift = np.uint64(row_bits), np.uint64(min(row_bits + minor_bits, _WORD - 1))  # of no bits, if less
+    if major is None:
+        _pack(minor, low, shift, words)
+    else:
+        _pack_two(major, major_low, major_shift, minor, low, shift, words)
+    words = sort_words(words, spare, row_bits, *digits(bits, n))
+    keys, majors, rows = room(n, np.int64), _NONE, room(n, np.int32)
+    _unpack(words, shift, np.uint64(minor_bits), low, keys)
+    if major is not None:
+        majors = room(n, np.int64)
+        _unpack(words, major_shift, np.uint64(major_bits), major_low, majors)
+    _unpack_rows(words, shift, rows)
+    return majors, keys, rows
+
+
+def _wide_in_order(keys: Array, rows: Array, low: int, bits: int) -> tuple[Array, Array]:
+    n = keys.size
+    words, spare, spare_rows = (keys - np.int64(low)).view(np.uint64), room(n, np.uint64), room(n, np.int32)
+    return _sort_apart(words, rows, spare, spare_rows, *digits(bits, n))
+
+
+def _few_in_order(major: Array | None, minor: Array) -> Array:
+    n = minor.size
+    if n < 2:
+        return np.arange(n, dtype=np.int32)
+    row_bits = (n - 1).bit_length()
+    low, minor_bits = minor.min(), _bits(minor.min(), minor.max())
+    major_low, major_bits = (0, 0) if major is None else (major.min(), _bits(major.min(), major.max()))
+    if major_bits + minor_bits + row_bits > _WORD - 1:  # of an int64
+        order = np.argsort(minor, kind="stable") if major is None else np.lexsort((minor, major))
+        return order.astype(np.int32)
+    words = ((minor - low) << row_bits) | np.arange(n)
+    if major is not None:
+        words |= (major - major_low) << (minor_bits + row_bits)
+    words.sort()
+    return (words & ((1 << row_bits) - 1)).astype(np.int32)
+
+
+def _low_and_bits(keys: Array) -> tuple[int, int]:
+    """The least key, and how many bits the others' distances from it have."""
+    low, high = _span(keys)
+    return low, _bits(low, high)
 
 
 def _bits(low: int, high: int) -> int:
     return (int(high) - int(low)).bit_length()
-
-
-def _ends(keys: Array) -> tuple[int, int]:
-    return (keys.min(), keys.max()) if keys.size < FEW else _span(keys)
-
-
-def sorted_rows(major: Array | None, minor: Array, workers: Workers) -> Array:
-    """Row numbers (int32) that put the batch in order of (major, minor), or of minor alone. O(n log n)."""
-    n = minor.size
-    rows = room(n, np.int32)
-    if n < 2:
-        rows[:] = range(n)
-        return rows
-    row_bits = (n - 1).bit_length()
-    low, high = _ends(minor)
-    minor_bits = _bits(low, high)
-    parts = workers.parts(n, _SMALL, each=1)
-    major_low = major_bits = 0
-    if major is not None:
-        major_low, major_high = _ends(major)
-        major_bits = _bits(major_low, major_high)
-    if major_bits + minor_bits + row_bits <= 63:
-        if n < FEW:
-            few = ((minor - low) << row_bits) | np.arange(n)
-            if major is not None:
-                few |= (major - major_low) << (minor_bits + row_bits)
-            few.sort()
-            rows[:] = few & ((1 << row_bits) - 1)
-            return rows
-        packed = room(n, np.int64)
-
-        def sort_packed(part: tuple[int, int]) -> Array:
-            start, stop = part
-            piece = packed[start:stop]
-            if major is None:
-                _pack(minor[start:stop], low, row_bits, start, piece)
-            else:
-                shift = minor_bits + row_bits
-                _pack_two(major[start:stop], major_low, shift, minor[start:stop], low, row_bits, start, piece)
-            piece.sort()
-            return piece
-
-        _rows_of(_merged(workers.map(sort_packed, parts), np.int64, _merge_values, workers), (1 << row_bits) - 1, rows)
-        return rows
-
-    def sort_part(part: tuple[int, int]) -> Array:
-        start, stop = part
-        if major is None:
-            return np.argsort(minor[start:stop]) + start
-        order = np.argsort(major[start:stop]) + start
-        _sort_groups(major, minor, order)
-        return order
-
-    first = minor if major is None else major
-    order = _merged(
-        workers.map(sort_part, parts), np.int64, lambda a, b, out: _merge_orders(first, minor, a, b, out), workers
-    )
-    rows[:] = order
-    return rows
-
-
-def _merged(parts: list[Array], dtype, merge, workers: Workers) -> Array:
-    """Merge sorted parts pairwise until one is left."""
-    while len(parts) > 1:
-        pairs = [(parts[i], parts[i + 1]) for i in range(0, len(parts) - 1, 2)]
-
-        def merge_pair(pair):
-            out = np.empty(pair[0].size + pair[1].size, dtype)
-            merge(pair[0], pair[1], out)
-            return out
-
-        rest = parts[-1:] if len(parts) % 2 else []
-        parts = workers.map(merge_pair, pairs) + rest
-    return parts[0]

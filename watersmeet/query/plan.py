@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -105,56 +106,56 @@ class SidePlan:
         self._equal = equal
         self._ordered = ordered
         self._bands = bands
-        self._last: tuple[pa.RecordBatch, Rows, tuple] | None = None
-
-    def _begin(self, batch: pa.RecordBatch) -> tuple[Rows, np.ndarray | None, np.ndarray | None]:
-        """Equality keys and live rows, shared by storing and probing: the second call reuses the first's."""
-        last, self._last = self._last, None
-        if last is not None and last[0] is batch:
-            return last[1], *last[2]
-        rows = Rows(batch, None, len(batch)) if self._left else Rows(None, batch, len(batch))
-        live: np.ndarray | None = None
-        for holds in self._filters:
-            live = key_maps.both(live, holds(rows))
-        equal = None
-        if self._equal is not None:
-            equal, valid = key_maps.full(self._equal(rows), rows.count)
-            live = key_maps.both(live, valid)
-        self._last = (batch, rows, (equal, live))
-        return rows, equal, live
 
     @property
     def keys_are_doubles(self) -> bool:
         """Whether the ordered key is that of a double, which is not the number but its bits."""
         return self._ordered is not None and self._ordered.id[0] == "float"
 
-    def equal_keys(self, batch: pa.RecordBatch) -> tuple[np.ndarray | None, np.ndarray | None]:
-        """The equality keys and live rows alone."""
-        with np.errstate(all="ignore"):
-            return self._begin(batch)[1:]
+    def of(self, batch: pa.RecordBatch) -> Tuples:
+        """The tuples of a batch of this side, to be asked for their keys."""
+        return Tuples(self, Rows(batch, None, len(batch)) if self._left else Rows(None, batch, len(batch)))
 
-    def forget(self) -> None:
-        """Let go of the last batch, when no more is asked of it."""
-        self._last = None
 
-    def keys(self, batch: pa.RecordBatch) -> Keys:
-        """How the tuples of this side's batch are stored."""
-        with np.errstate(all="ignore"):
-            rows, equal, live = self._begin(batch)
-            ordered = None
-            if self._ordered is not None:
-                ordered, valid = key_maps.full(self._ordered.run(rows), rows.count)
-                live = key_maps.both(live, valid)
-            return Keys(equal, ordered, live)
+class Tuples:
+    """What a plan says of the tuples of one batch. What storing and probing share is computed once."""
 
-    def probe(self, batch: pa.RecordBatch) -> Probe:
-        """How the tuples of this side's batch probe the other side's window."""
+    def __init__(self, plan: SidePlan, rows: Rows) -> None:
+        self._plan = plan
+        self._rows = rows
+
+    @cached_property
+    def equality(self) -> tuple[np.ndarray | None, np.ndarray | None]:
+        """The equality keys, and the live rows as far as these and the conditions on this side tell."""
+        plan, rows = self._plan, self._rows
         with np.errstate(all="ignore"):
-            rows, equal, live = self._begin(batch)
-            if self._bands is None:
-                return Probe(equal, (), (), live)
-            lows, highs, possible = key_maps.bands_of(self._bands, rows)
-            return Probe(equal, lows, highs, key_maps.both(live, possible))
+            live: np.ndarray | None = None
+            for holds in plan._filters:
+                live = key_maps.both(live, holds(rows))
+            if plan._equal is None:
+                return None, live
+            equal, valid = key_maps.full(plan._equal(rows), rows.count)
+            return equal, key_maps.both(live, valid)
+
+    def keys(self) -> Keys:
+        """How they are stored."""
+        plan, rows = self._plan, self._rows
+        equal, live = self.equality
+        if plan._ordered is None:
+            return Keys(equal, None, live)
+        with np.errstate(all="ignore"):
+            ordered, valid = key_maps.full(plan._ordered.run(rows), rows.count)
+        return Keys(equal, ordered, key_maps.both(live, valid))
+
+    def probe(self) -> Probe:
+        """How they probe the other side's window."""
+        plan, rows = self._plan, self._rows
+        equal, live = self.equality
+        if plan._bands is None:
+            return Probe(equal, (), (), live)
+        with np.errstate(all="ignore"):
+            lows, highs, possible = key_maps.bands_of(plan._bands, rows)
+        return Probe(equal, lows, highs, key_maps.both(live, possible))
 
 
 @dataclass(frozen=True)
@@ -166,6 +167,7 @@ class JoinPlan:
     equality: bool  # there are equality keys, on both sides
     range: str | None  # None, "band", "bands", "inequality" or "not-equal": there is an ordered key
     unlike: str | None  # why tuples of one schema get other keys as left than as right; None: they get the same
+    columns: frozenset[tuple[str, str]] = frozenset()  # that the predicate looks at: ("l" or "r", name)
 
 
 # --- making a plan --------------------------------------------------------------------------------
@@ -234,9 +236,7 @@ def compile_plan(on: str | Expr, left: pa.Schema, right: pa.Schema, ordered: boo
         ]
         residual = None
         if unchecked:
-            residual = Residual(
-                connective("and")(unchecked, Call("and", tuple(each.expr for each in unchecked)))
-            )
+            residual = Residual(connective("and")(unchecked, Call("and", tuple(each.expr for each in unchecked))))
         equal = _equal_keys([each.left if side == "l" else each.right for each in equalities.values()])
         stored_key = (directions[side].key or _anywhere()) if ranged else None
         bands = None
@@ -246,7 +246,7 @@ def compile_plan(on: str | Expr, left: pa.Schema, right: pa.Schema, ordered: boo
     terms = _terms(items, equalities, directions, equal_exact)
     kind = best.ranges.kind if best.ranges is not None else None
     unlike = _unlike(filters, list(equalities.values()), directions if ranged else None)
-    return JoinPlan(sides["l"], sides["r"], terms, expr, bool(equalities), kind, unlike)
+    return JoinPlan(sides["l"], sides["r"], terms, expr, bool(equalities), kind, unlike, frozenset(_columns(root)))
 
 
 def _unlike(

@@ -20,11 +20,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-import pyarrow as pa
 from numba import njit
 
 from watersmeet.query.kernels import scramble
-from watersmeet.query.plan import SidePlan
+from watersmeet.query.plan import Tuples
 from watersmeet.query.windows import Side
 
 Array = np.ndarray
@@ -53,7 +52,7 @@ class Route(Protocol):
     def anchor(self) -> Side | None:
         """The side whose tuples are at home only; None: free, copies visit."""
 
-    def places(self, side: Side, plan: SidePlan, batch: pa.RecordBatch, ticks: Array) -> Places: ...
+    def places(self, side: Side, tuples: Tuples, ticks: Array) -> Places: ...
 
 
 _NONE = np.zeros(0, np.int64)

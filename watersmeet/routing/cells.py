@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 from numba import njit
 
-from watersmeet.query.plan import Probe, SidePlan
+from watersmeet.query.plan import Probe, SidePlan, Tuples
 from watersmeet.query.windows import SIDES, Side, other
 from watersmeet.routing.base import Array, Places, at_home, core_of, hashed
 
@@ -65,20 +65,18 @@ class Cells:
     anchor: Side | None = None
     name = "cells"
 
-    def places(self, side: Side, plan: SidePlan, batch: pa.RecordBatch, ticks: Array) -> Places:
+    def places(self, side: Side, tuples: Tuples, ticks: Array) -> Places:
         """O(n)."""
         own = self.sizes[SIDES.index(side)]
         home = hashed(ticks, self.cores)  # for tuples that nobody looks for
         if own is not None and self.anchor in (None, side):
-            keys = plan.keys(batch)
+            keys = tuples.keys()
             assert keys.ordered is not None
             found = hashed(own.cells(keys.ordered), self.cores)
             home = found if keys.live is None else np.where(keys.live, found, home)
         if side == self.anchor:
-            plan.forget()
             return at_home(home)
-        probe = plan.probe(batch)
-        plan.forget()
+        probe = tuples.probe()
         size = self.sizes[SIDES.index(other(side))]
         assert size is not None
         rows, cores = self._probed(probe, size)
@@ -133,8 +131,7 @@ def _touched(firsts, lasts, some, cores, out_rows, out_cores):
 
 def cell_size(plan: SidePlan, batch: pa.RecordBatch, as_doubles: bool) -> CellSize | None:
     """The size of cells for the ranges that these tuples look for; None where they differ in width."""
-    probe = plan.probe(batch)
-    plan.forget()
+    probe = plan.of(batch).probe()
     if not probe.lows:
         return None
     live = np.ones(batch.num_rows, bool) if probe.live is None else probe.live

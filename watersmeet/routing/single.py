@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
 
-from watersmeet.query.plan import SidePlan
+from watersmeet.query.plan import Tuples
 from watersmeet.query.windows import Side
 from watersmeet.routing.base import Array, Places, at_home
 
@@ -18,6 +17,6 @@ class Single:
     anchor: Side | None = None
     name = "single"
 
-    def places(self, side: Side, plan: SidePlan, batch: pa.RecordBatch, ticks: Array) -> Places:
+    def places(self, side: Side, tuples: Tuples, ticks: Array) -> Places:
         """O(n)."""
         return at_home(np.zeros(ticks.size, np.int64))

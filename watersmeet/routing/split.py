@@ -11,9 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import pyarrow as pa
-
-from watersmeet.query.plan import SidePlan
+from watersmeet.query.plan import Tuples
 from watersmeet.query.windows import Side
 from watersmeet.routing.base import Array, Places, at_home, everywhere, hashed
 
@@ -24,7 +22,7 @@ class Split:
     anchor: Side | None = None
     name = "split"
 
-    def places(self, side: Side, plan: SidePlan, batch: pa.RecordBatch, ticks: Array) -> Places:
+    def places(self, side: Side, tuples: Tuples, ticks: Array) -> Places:
         """O(n)."""
         home = hashed(ticks, self.cores)
         return at_home(home) if side == self.anchor else everywhere(home)

@@ -18,7 +18,7 @@ from itertools import count
 import numpy as np
 import pyarrow as pa
 
-from watersmeet.index.bisort import BISort, BISortStructure
+from watersmeet.index.sorted.bisort import BISort, BISortStructure
 from watersmeet.query.windows import Side
 from watersmeet.spark.canonical import chunk_name, run_name
 from watersmeet.spark.limits import Limits

@@ -13,6 +13,7 @@ the cores that have both, and only there. What expires does so in the last step.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +76,7 @@ class Joiner(StatefulProcessor):
     def _own(self, key: int, side: Side, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
         """Of tuples that all cores get: those at home in this one, and the others."""
         join = compiled(self._spec)
-        places = self._spec.route.places(side, join.side_plan(side), batch, join.window.read(batch, side))
+        places = self._spec.route.places(side, join.side_plan(side).of(batch), join.window.read(batch, side))
         mine = places.home == self._spec.keys.index(key)
         return batch.filter(pa.array(mine)), batch.filter(pa.array(~mine))
 
@@ -158,5 +159,4 @@ def _arrivals(join: Compiled, side: Side, batches: list[pa.RecordBatch], most: i
 
 def _arrival(join: Compiled, side: Side, batch: pa.RecordBatch) -> Arrival:
     batch, ticks = in_order(batch, join.window.read(batch, side))
-    low, high = join.window.partners(side, ticks)
-    return Arrival(batch, ticks, span_of(ticks), None, low, high)
+    return Arrival(batch, ticks, span_of(ticks), None, partial(join.window.partners, side, ticks))

@@ -60,7 +60,7 @@ class Router:
             return
         ticks = join.window.read(batch, self._side)
         greatest = clock.micros(int(ticks.max()))
-        places = self._spec.route.places(self._side, join.side_plan(self._side), batch, ticks)
+        places = self._spec.route.places(self._side, join.side_plan(self._side).of(batch), ticks)
         cores = len(self._spec.keys)
         if places.everywhere:
             for piece in pieces(batch):

@@ -11,7 +11,7 @@ from watersmeet.engine.arrival import Arrival
 from watersmeet.engine.core import JoinCore
 from watersmeet.engine.metrics import Metrics
 from watersmeet.engine.sizes import Sizes
-from watersmeet.index.bisort import BISortStructure, Sealed
+from watersmeet.index.sorted.bisort import BISortStructure, Sealed
 from watersmeet.query.windows import SIDES, Side
 from watersmeet.spark.cache import CoreFiles
 from watersmeet.spark.canonical import chunk_name, run_name
@@ -85,8 +85,7 @@ class OpenCore:
         plan = self._join.side_plan(run.side)
         ticks, first = [], 0
         for batch in batches:
-            keys = plan.keys(batch)
-            plan.forget()
+            keys = plan.of(batch).keys()
             rows = batch.num_rows
             structure.insert(self._join.index.entries(keys.equal, keys.ordered, keys.live, rows, ALONE), first)
             ticks.append(self._join.window.read(batch, run.side))
@@ -139,9 +138,7 @@ class OpenCore:
         self._state.set_timer(self._manifest.timer if self._manifest.timer != fired else None, timer)
         self._state.write(self._join.spec, manifest)
         # What this micro-batch began with stays for once: it may be run again.
-        self._files.keep(
-            manifest.run_ids | manifest.chunk_ids | self._manifest.run_ids | self._manifest.chunk_ids
-        )
+        self._files.keep(manifest.run_ids | manifest.chunk_ids | self._manifest.run_ids | self._manifest.chunk_ids)
         self._saved = manifest
 
     def _new_run(self, side: Side, sub: Subwindow, arrivals: list[Arrival], place: str) -> OpenRun:

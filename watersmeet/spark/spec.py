@@ -14,7 +14,7 @@ from watersmeet.engine.results import How, rows_schema
 from watersmeet.index import BISort
 from watersmeet.query.durations import Duration
 from watersmeet.query.expr import Expr
-from watersmeet.query.plan import JoinPlan, Keys, Probe, SidePlan, compile_plan
+from watersmeet.query.plan import JoinPlan, Keys, Probe, SidePlan, Tuples, compile_plan
 from watersmeet.query.windows import BoundTimeWindow, Hopping, Side, Within
 from watersmeet.routing import Route
 from watersmeet.spark.checks import PARTITIONS
@@ -117,14 +117,18 @@ class _OneKey:
     def __init__(self, plan: SidePlan):
         self._plan = plan
         self.residual = plan.residual
-        self.forget = plan.forget
 
-    def keys(self, batch: pa.RecordBatch) -> Keys:
-        return Keys(None, np.zeros(batch.num_rows, np.int64), self._plan.keys(batch).live)
-
-    def probe(self, batch: pa.RecordBatch) -> Probe:
-        zeros = np.zeros(batch.num_rows, np.int64)
-        return Probe(None, (zeros,), (zeros,), self._plan.probe(batch).live)
+    def of(self, batch: pa.RecordBatch) -> _OneKeyTuples:
+        return _OneKeyTuples(self._plan.of(batch), batch.num_rows)
 
 
+class _OneKeyTuples:
+    def __init__(self, tuples: Tuples, rows: int):
+        self._tuples = tuples
+        self._zeros = np.zeros(rows, np.int64)
 
+    def keys(self) -> Keys:
+        return Keys(None, self._zeros, self._tuples.keys().live)
+
+    def probe(self) -> Probe:
+        return Probe(None, (self._zeros,), (self._zeros,), self._tuples.probe().live)

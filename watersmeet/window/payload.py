@@ -26,6 +26,7 @@ class Payload:
 
     def __init__(self, schema: pa.Schema, workers: Workers, by_row: bool, first: int = 0):
         self.schema = schema
+        self._by_row = by_row
         self._workers = workers
         self._kinds = [ColumnKind(field.type) for field in schema]
         words = [c for c, kind in enumerate(self._kinds) if kind.width == 8]
@@ -36,6 +37,10 @@ class Payload:
         self._nulls_until = 0
         self._chunks = Chunks(pa.schema([schema.field(c) for c in self._others]), first=first)
         self._end = first
+
+    def empty(self) -> Payload:
+        """One for other tuples of the same columns."""
+        return Payload(self.schema, self._workers, self._by_row)
 
     @property
     def end(self) -> int:

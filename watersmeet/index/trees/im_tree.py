@@ -34,8 +34,8 @@ import numpy as np
 
 from watersmeet.index.base import Needs, Pairs, TickBounds
 from watersmeet.index.batches import Entries, Probes, SortedBatches
-from watersmeet.index.btree import FAN_OUT, Trees, check_fan_out
-from watersmeet.index.css_tree import CSSTree
+from watersmeet.index.trees.btree import FAN_OUT, Trees, check_fan_out
+from watersmeet.index.trees.css_tree import CSSTree
 from watersmeet.workers import ALONE, Workers
 
 MERGE_RATIO = 1 / 8

@@ -19,7 +19,7 @@ import numpy as np
 from numba import njit, uint64
 
 from watersmeet.index.base import BY_ROW, UNBOUNDED, Array
-from watersmeet.index.css_tree import CHUNK, FEW, STEP, count_below, keep_within, route
+from watersmeet.index.trees.css_tree import CHUNK, FEW, STEP, count_below, keep_within, route
 
 LEAVES_USED, FREE_LEAF, SPARE_LEAVES, INNERS_USED, FREE_INNER, SPARE_INNERS = range(6)  # places of `books`
 

@@ -24,8 +24,8 @@ import numpy as np
 from numba import njit, uint64
 
 from watersmeet.index.base import Array
-from watersmeet.index.bisort_kernels import COMPOSITE, PACKED, SAMPLED, upto
-from watersmeet.index.samples import NO_LEVEL, Level
+from watersmeet.index.sorted.bisort_kernels import COMPOSITE, PACKED, SAMPLED, upto
+from watersmeet.index.sorted.samples import NO_LEVEL, Level
 from watersmeet.workers import Workers
 
 #: Keys that a part for another thread has at least.

@@ -47,8 +47,6 @@ from typing import ClassVar
 import numpy as np
 from numba import njit
 
-from watersmeet.index import btree_changes as changes
-from watersmeet.index import btree_kernels as kernels
 from watersmeet.index.base import (
     Array,
     Emitter,
@@ -62,10 +60,12 @@ from watersmeet.index.base import (
     portions,
 )
 from watersmeet.index.batches import Entries, Probes, SortedBatches
-from watersmeet.index.bisort_kernels import GREATEST
-from watersmeet.index.btree_kernels import Nodes
-from watersmeet.index.css_tree import FEW, STEP, CSSTree, Levels
-from watersmeet.index.sorting import sorted_rows
+from watersmeet.index.sorted.bisort_kernels import GREATEST
+from watersmeet.index.sorting import in_order
+from watersmeet.index.trees import btree_changes as changes
+from watersmeet.index.trees import btree_kernels as kernels
+from watersmeet.index.trees.btree_kernels import Nodes
+from watersmeet.index.trees.css_tree import FEW, STEP, CSSTree, Levels
 from watersmeet.workers import ALONE, Workers
 
 FAN_OUT = 16
@@ -396,8 +396,8 @@ class BTreeStructure:
             self._by_row = _KeysByRow()
             self._by_row.note(*self._trees.entries(self._base), 0, self._beyond)
         keys, rows = self._by_row.take(gone)
-        order = sorted_rows(None, keys, ALONE)
-        self._trees.delete(keys[order], rows[order], self._base)
+        _, keys, order = in_order(None, keys)
+        self._trees.delete(keys, rows[order], self._base)
         self._base = (self._base + gone) % (1 << 32)
         self._beyond -= gone
 

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from watersmeet.index.base import Array, aligned, grown
-from watersmeet.index.bisort_kernels import GREATEST
+from watersmeet.index.sorted.bisort_kernels import GREATEST
 
 _LINE = 8  # keys of a cache line, with which levels begin
 _NONE = np.zeros(0, np.int64)

@@ -12,8 +12,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit, uint64
 
-from watersmeet.index.bisort_kernels import GREATEST
-from watersmeet.index.btree_kernels import (
+from watersmeet.index.sorted.bisort_kernels import GREATEST
+from watersmeet.index.trees.btree_kernels import (
     FREE_INNER,
     FREE_LEAF,
     INNERS_USED,
@@ -24,7 +24,7 @@ from watersmeet.index.btree_kernels import (
     descend,
     node_width,
 )
-from watersmeet.index.css_tree import CHUNK, count_below, route
+from watersmeet.index.trees.css_tree import CHUNK, count_below, route
 
 
 @njit(inline="always")

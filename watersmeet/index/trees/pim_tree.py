@@ -34,8 +34,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from watersmeet.index.btree import FAN_OUT, check_fan_out
-from watersmeet.index.im_tree import MERGE_RATIO, IMTree, MergeTreeStructure, check_merge_ratio
+from watersmeet.index.trees.btree import FAN_OUT, check_fan_out
+from watersmeet.index.trees.im_tree import MERGE_RATIO, IMTree, MergeTreeStructure, check_merge_ratio
 from watersmeet.workers import ALONE, Workers
 
 _INSERTION_DEPTH = 2

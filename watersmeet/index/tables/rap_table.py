@@ -42,8 +42,8 @@ from numba import njit, uint64
 
 from watersmeet.index.base import Array, Needs, Pairs, TickBounds
 from watersmeet.index.batches import Entries, Probes, SortedBatches
-from watersmeet.index.llat import LLAT, entry_capacity
-from watersmeet.index.llat_kernels import GREATEST_KEY
+from watersmeet.index.tables.llat import LLAT, entry_capacity
+from watersmeet.index.tables.llat_kernels import GREATEST_KEY
 from watersmeet.workers import ALONE, Workers
 
 _SHARE = 64  # tuples a partition, unless their number is given

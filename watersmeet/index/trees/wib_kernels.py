@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit, uint64
 
-from watersmeet.index.llat_kernels import (
+from watersmeet.index.tables.llat_kernels import (
     BEGIN,
     COLUMNS,
     COUNT,

@@ -57,7 +57,7 @@ from watersmeet.index.base import (
     portions,
 )
 from watersmeet.index.batches import Entries, Probes, SortedBatches
-from watersmeet.index.bisort_kernels import (
+from watersmeet.index.sorted.bisort_kernels import (
     COMPOSITE,
     GREATEST,
     PACKED,
@@ -69,8 +69,8 @@ from watersmeet.index.bisort_kernels import (
     pack,
     unpack,
 )
-from watersmeet.index.merging import merge
-from watersmeet.index.samples import Samples
+from watersmeet.index.sorted.merging import merge
+from watersmeet.index.sorted.samples import Samples
 from watersmeet.workers import ALONE, Workers
 
 _PARTITION = 8

@@ -42,9 +42,9 @@ import numpy as np
 
 from watersmeet.index.base import Array, Needs, Pairs, TickBounds, aligned, grown
 from watersmeet.index.batches import Entries, Probes, SortedBatches
-from watersmeet.index.llat import LLAT
-from watersmeet.index.llat_kernels import COLUMNS, GREATEST_KEY, LEAST, UPPER
-from watersmeet.index.wib_kernels import ENTRIES, HEIGHT, LEAVES, NODES, ROOT, insert, locate
+from watersmeet.index.tables.llat import LLAT
+from watersmeet.index.tables.llat_kernels import COLUMNS, GREATEST_KEY, LEAST, UPPER
+from watersmeet.index.trees.wib_kernels import ENTRIES, HEIGHT, LEAVES, NODES, ROOT, insert, locate
 from watersmeet.workers import ALONE, Workers
 
 _LEAF = 64

@@ -51,8 +51,8 @@ from watersmeet.index.base import (
     no_ticks,
     portions,
 )
-from watersmeet.index.bisort_kernels import GREATEST, SINGLE, forget, range_end
-from watersmeet.index.merging import merge
+from watersmeet.index.sorted.bisort_kernels import GREATEST, SINGLE, forget, range_end
+from watersmeet.index.sorted.merging import merge
 from watersmeet.workers import ALONE, Workers
 
 CHUNK = 256  # probes that go down together

@@ -50,7 +50,7 @@ from watersmeet.index.base import (
     grown,
     no_ticks,
 )
-from watersmeet.index.llat_kernels import (
+from watersmeet.index.tables.llat_kernels import (
     BEGIN,
     COLUMNS,
     COUNT,

@@ -1,0 +1,299 @@
+"""One join on several cores: the same results at any number, on any route, whatever goes wrong."""
+
+import gc
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from harness import answer, check_timing, run
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import HOWS, WINDOW_KINDS, capacities, scenarios
+from test_failures import check_with_failures
+
+import watersmeet as wm
+from watersmeet.engine.cores import process, spread
+from watersmeet.engine.cores.team import Lost, Team
+
+CORES = (2, 3, 4, 8)
+
+
+def routes(scenario):
+    """The routes that this join may ask for; auto finds another where they do not fit."""
+    return ["auto", *(["split"] if scenario.how != "full" else [])]
+
+
+@pytest.fixture
+def eager(monkeypatch):
+    """Joins move to several cores at once, and wait until these are there."""
+    monkeypatch.setattr(spread, "LARGE", 1)
+    monkeypatch.setattr(spread, "ENOUGH", 1)
+    monkeypatch.setattr(spread, "FEW", 2)
+    monkeypatch.setattr(Team, "ready", lambda self: self._settle() is not None)
+
+
+@pytest.mark.usefixtures("eager")
+@pytest.mark.parametrize("how", HOWS)
+@pytest.mark.parametrize("kind", WINDOW_KINDS)
+@given(data=st.data())
+def test_every_window_and_join_type_on_any_number_of_cores(kind, how, data):
+    scenario = data.draw(scenarios(kind=kind, how=how))
+    options = data.draw(capacities(data.draw(st.sampled_from(scenario.predicate.indexes))))
+    options |= {"cores": data.draw(st.sampled_from(CORES)), "route": data.draw(st.sampled_from(routes(scenario)))}
+    output = data.draw(st.sampled_from(["rows", "pairs"]))
+    check_timing(answer(scenario), run(scenario, output, **options))
+
+
+@pytest.mark.usefixtures("eager")
+@given(data=st.data())
+def test_counts_and_batch_mode(data):
+    scenario = data.draw(scenarios())
+    options = data.draw(capacities(data.draw(st.sampled_from(scenario.predicate.indexes))))
+    options |= {"cores": data.draw(st.sampled_from(CORES)), "route": data.draw(st.sampled_from(routes(scenario)))}
+    expected = run(scenario, "pairs", **options)
+    assert run(scenario, "count", **options) == [step.total() for step in expected]
+    batched = run(scenario, "pairs", batch_rows=5, **options)
+    assert sum(batched, Counter()) == sum(expected, Counter())
+
+
+@given(data=st.data())
+def test_a_join_that_moves_in_the_middle(data):
+    scenario = data.draw(scenarios())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(spread, "LARGE", 1)
+        patch.setattr(spread, "FEW", 2)
+        patch.setattr(spread, "ENOUGH", data.draw(st.integers(1, 12)))
+        patch.setattr(Team, "ready", lambda self: self._settle() is not None)
+        check_timing(answer(scenario), run(scenario, data.draw(st.sampled_from(["rows", "pairs"])), cores=2))
+
+
+@pytest.mark.usefixtures("eager")
+@pytest.mark.parametrize("how", HOWS)
+@settings(max_examples=5)
+@given(data=st.data())
+def test_a_step_that_fails_leaves_no_trace_in_any_core(how, data):
+    scenario = data.draw(scenarios(how=how))
+    options = {"cores": 2, "route": data.draw(st.sampled_from(routes(scenario)))}
+    check_with_failures(scenario, options, data.draw)
+
+
+# -- large streams ---------------------------------------------------------------------------------------------------
+
+N = 20_000
+JOINS = {
+    "hash": ("l.k = r.k", "left"),
+    "cells": ("abs(l.x - r.x) <= 3", "inner"),
+    "split": ("l.x * 10 <= r.k", "semi"),
+}
+
+
+def rows(start, n, seed):
+    rng = np.random.default_rng(seed)
+    columns = {"ts": np.arange(start, start + n), "k": rng.integers(0, n, n), "x": rng.integers(0, 10 * n, n)}
+    return pa.table({**columns, "s": pa.array(rng.integers(0, n, n)).cast(pa.string())})
+
+
+def batches(number):
+    return rows(number * N, N, 2 * number), rows(number * N, N, 2 * number + 1)
+
+
+def join_of(kind, **options):
+    on, how = JOINS[kind]
+    schema = rows(0, 0, 0).schema
+    options = {"cores": 2, "route": kind, "left_schema": schema, "right_schema": schema, **options}
+    return wm.StreamJoin(on, wm.within(2 * N), how, **options)
+
+
+def in_order(table):
+    return table.sort_by([(name, "ascending") for name in table.column_names])
+
+
+@pytest.mark.parametrize("route", JOINS)
+@pytest.mark.parametrize("cores", [2, 3])
+def test_large_batches(route, cores):
+    with join_of(route, cores=cores) as join, join_of(route, route="single", cores=1) as alone:
+        for number in range(6):
+            assert in_order(join.push(*batches(number))) == in_order(alone.push(*batches(number)))
+        assert in_order(join.close()) == in_order(alone.close())
+        assert join.metrics.rows_out == alone.metrics.rows_out
+
+
+def test_results_stay_as_they_are_while_others_come():
+    """They lie in memory that is used again, but not before nothing refers to them."""
+    with join_of("hash") as join:
+        kept = [join.push(*batches(number)) for number in range(4)]
+        copies = [pa.Table.from_batches([batch.take(pa.array(range(batch.num_rows))) for batch in table.to_batches()])
+                  for table in kept]  # fmt: skip
+        for number in range(4, 12):
+            join.push(*batches(number))
+        assert all(one.equals(two) for one, two in zip(kept, copies, strict=True))
+        segments = sum(len(returned._descriptors) for returned in join._core._returned)
+        del kept, copies
+        gc.collect()
+        for number in range(12, 18):
+            join.push(*batches(number))
+        assert sum(len(returned._descriptors) for returned in join._core._returned) <= segments + 2
+    with pytest.raises(ValueError, match="let go of its cores"):
+        join.close()
+
+
+def test_what_comes_out_outlives_the_join():
+    with join_of("hash") as join:
+        table = join.push(*batches(0))
+    del join
+    gc.collect()
+    process.end_idle()
+    assert len(table.to_pylist()) == table.num_rows > 0
+
+
+@pytest.mark.parametrize("route", JOINS)
+def test_ctrl_c_leaves_no_trace(route):
+    rng = np.random.default_rng(7)
+    interrupted = 0
+    with join_of(route) as join, join_of(route, cores=1, route="single") as untouched:
+        join.push(*batches(50))
+        untouched.push(*batches(50))
+        for number in range(51, 59):
+            done = join.metrics.pushes
+            try:
+                killer = threading.Timer(rng.random() * 0.02, os.kill, (os.getpid(), signal.SIGINT))
+                killer.start()
+                join.push(*batches(number + 100))
+                killer.join()
+                time.sleep(0.01)
+            except KeyboardInterrupt:
+                killer.join()
+                interrupted += 1
+            if join.metrics.pushes > done:
+                untouched.push(*batches(number + 100))
+            join.check_invariants()
+            assert in_order(join.push(*batches(number))) == in_order(untouched.push(*batches(number)))
+    assert interrupted
+
+
+# -- ends ------------------------------------------------------------------------------------------------------------
+
+
+def gone(pid):
+    """Whether there is no such process, within seconds."""
+    for _ in range(100):
+        try:
+            with open(f"/proc/{pid}/stat") as file:
+                if file.read().rsplit(")", 1)[1].split()[0] == "Z":
+                    return True
+        except FileNotFoundError:
+            return True
+        time.sleep(0.1)
+    return False
+
+
+def test_a_core_that_is_killed_ends_the_join():
+    with join_of("hash", cores=3) as join:
+        join.push(*batches(0))
+        pids = join._core.pids
+        os.kill(pids[1], signal.SIGKILL)
+        with pytest.raises(Lost, match=r"core 1 of 3 .* killed by signal 9 \(SIGKILL\).*make a new StreamJoin"):
+            join.push(*batches(1))
+        assert all(gone(pid) for pid in pids)
+        with pytest.raises(RuntimeError, match="make a new StreamJoin"):
+            join.push(*batches(2))
+    with join_of("hash", cores=3) as join:  # another one works
+        assert join.push(*batches(0)).num_rows
+
+
+CALLER = """
+import sys, time
+sys.path.insert(0, {tests!r})
+from test_cores import join_of, batches
+join = join_of("hash", cores=3)
+tables = [join.push(*batches(n)) for n in range(3)]
+print(*join._core.pids, flush=True)
+n = 3
+while True:
+    join.push(*batches(n))
+    n += 1
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc and /dev/shm")
+def test_killing_the_caller_leaves_nothing_behind():
+    before = set(os.listdir("/dev/shm"))
+    code = CALLER.format(tests=os.path.dirname(__file__))
+    caller = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    pids = [int(pid) for pid in caller.stdout.readline().split()]
+    assert len(pids) == 3
+    time.sleep(0.2)
+    caller.kill()
+    caller.wait()
+    assert all(gone(pid) for pid in pids)
+    assert set(os.listdir("/dev/shm")) <= before
+
+
+@dataclass(frozen=True)
+class Failing(wm.index.Hash):
+    """Fails in a core, not in the caller."""
+
+    caller: int = 0
+
+    def entries(self, equal, ordered, live, n, workers):
+        if equal is not None and 77 in equal.tolist() and os.getpid() != self.caller:
+            raise ArithmeticError("77 is not to my liking")
+        return super().entries(equal, ordered, live, n, workers)
+
+
+def test_a_core_that_raises_is_heard_and_the_others_go_on():
+    schema = pa.schema({"ts": pa.int64(), "k": pa.int64()})
+    good = pa.table({"ts": [1, 2, 3], "k": [1, 2, 3]}, schema=schema)
+    options = {"index": Failing(caller=os.getpid()), "cores": 3, "route": "hash", "output": "count"}
+    bad = pa.table({"ts": [4, 5], "k": [2, 77]}, schema=schema)
+    with wm.StreamJoin("l.k = r.k", wm.within(100, lateness=100), **options) as join:
+        assert join.push(left=good, right=good) == 3
+        with pytest.raises(ArithmeticError, match="not to my liking") as failed:
+            join.push(left=bad)
+        assert any("of 3" in note for note in failed.value.__notes__)
+        assert join.push(right=good) == 3
+        join.check_invariants()
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "text"),
+    [
+        ({"route": "hush"}, ValueError, "route must be one of .* did you mean 'hash'"),
+        ({"route": 3}, ValueError, "route must be one of"),
+        ({"route": "hash"}, ValueError, "needs an equality"),
+        ({"route": "cells"}, ValueError, "needs a band of the same width"),
+        ({"cores": 0}, ValueError, "cores must be at least 1"),
+        ({"cores": 10_000}, ValueError, "cores must be at most"),
+        ({"cores": 1.5}, TypeError, "cores must be a whole number"),
+    ],
+)
+def test_bad_values_are_refused(options, error, text):
+    schema = rows(0, 0, 0).schema
+    with pytest.raises(error, match=text):
+        wm.StreamJoin("l.x < r.x", wm.within(5), left_schema=schema, right_schema=schema, **{"cores": 2, **options})
+
+
+def test_explain_and_metrics_show_cores_and_their_load():
+    with join_of("hash", cores=3) as join:
+        assert "cores: 3 processes, from the first push on" in join.explain()
+        join.push(*batches(0))
+        text = join.explain()
+        assert "cores: 3 processes" in text and "route: hash\n  because as asked for" in text
+        metrics = join.metrics
+        assert len(metrics.loads) == 3 and sum(metrics.loads) == metrics.stored_left + metrics.stored_right == 2 * N
+        assert min(metrics.loads) > 0.2 * sum(metrics.loads)
+        assert metrics.seconds["probe"] > 0
+    with join_of("cells", cores=4, route="auto") as join:
+        assert "cores: 1 for now, 4 when much has come" in join.explain()
+    with join_of("cells", cores=2, route="auto") as join:
+        assert "cores: 1, 1 more help it with large pushes, because they are fewer than 4" in join.explain()
+    with join_of("cells", cores=1, route="auto") as join:
+        assert "cores: 1\n" in join.explain()

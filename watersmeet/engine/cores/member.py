@@ -1,0 +1,206 @@
+"""What one core does: of every batch it picks what the route gives it, and joins that with what it has stored.
+
+All members see all batches, and each computes the route for itself: there is no one who would have to deal tuples out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from watersmeet.engine.arrival import Arrival
+from watersmeet.engine.choose import plan_and_index
+from watersmeet.engine.core import JoinCore
+from watersmeet.engine.metrics import Metrics
+from watersmeet.engine.results import How, Output, Results, pairs_schema, rows_schema
+from watersmeet.engine.sizes import Sizes
+from watersmeet.index import Index
+from watersmeet.query.expr import Expr
+from watersmeet.query.plan import SidePlan
+from watersmeet.query.windows import SIDES, BoundCountWindow, BoundWindow, Side, Window
+from watersmeet.routing import Hashed, Route
+from watersmeet.window.payload import Payload
+from watersmeet.window.ticks import span_of
+from watersmeet.workers import ALONE
+
+Array = np.ndarray
+_NO_ROWS = np.zeros(0, np.int64)
+
+#: A column beside those of a stream: the number of a tuple in it. Where results are pairs, it is all they need.
+POSITION = "position in the stream, of watersmeet"
+
+
+@dataclass(frozen=True)
+class Share:
+    """The join, as all of its cores know it."""
+
+    on: Expr
+    window: Window
+    how: How
+    output: Output
+    index: Index
+    suffix: str
+    sizes: Sizes
+    left: pa.Schema  # of what is sent: only columns that are needed
+    right: pa.Schema
+    route: Route
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Of the results."""
+        left_only = self.how in ("semi", "anti")
+        if self.output == "pairs":
+            return pairs_schema(left_only)
+        return rows_schema(self.left, None if left_only else self.right, self.suffix)
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A batch of one side, as it comes to all members. late: left out. low, high: ticks of partners, or None where the
+    window tells. settled: of tuples that are only to be stored, who has found a partner."""
+
+    batch: pa.RecordBatch
+    first: int  # position of its first tuple
+    late: Array | None = None
+    low: Array | None = None
+    high: Array | None = None
+    settled: Array | None = None
+
+
+@dataclass(frozen=True)
+class SparseCounts:
+    """A window of the last n tuples, of which a core has some: ticks are positions in the whole stream."""
+
+    window: BoundCountWindow
+    counts = False
+
+    def lifetime(self, side: Side) -> int:
+        return self.window.lifetime(side)
+
+
+class _Numbered(Results):
+    """Positions in the stream are in a column; those in the payload are the core's own."""
+
+    def _positions(self, payload: Payload, positions: Array) -> Array | pa.Array:
+        return payload.take(positions, [payload.schema.get_field_index(POSITION)])[0]
+
+
+class Member:
+    """Core number `number` of a join."""
+
+    def __init__(self, share: Share, number: int):
+        self._share = share
+        self._number = number
+        plan, index, _ = plan_and_index(share.on, share.left, share.right, share.index)
+        self._plans: dict[Side, SidePlan] = {"left": plan.left, "right": plan.right}
+        self._window: BoundWindow = share.window.bind(share.left, share.right)
+        window: Any = self._window
+        if isinstance(self._window, BoundCountWindow):
+            window = SparseCounts(self._window)
+        schemas: dict[Side, pa.Schema] = {"left": share.left, "right": share.right}
+        if share.output == "pairs":
+            schemas = {side: schema.append(pa.field(POSITION, pa.int64())) for side, schema in schemas.items()}
+        self.metrics = Metrics()
+        self.core = JoinCore(
+            plan, window, schemas, share.how, index, share.sizes, ALONE, self.metrics, by_row=share.output != "count"
+        )
+        self._call = -1  # the last that has begun here
+        self._undo: Callable[[], None] | None = None
+
+    # -- a call ------------------------------------------------------------------------------------------------------
+
+    def begin(self, call: int) -> None:
+        """What follows belongs to this call; if it is another than before, `undo` takes back all that follows."""
+        if call == self._call:
+            return
+        self._call = call
+        core, seconds = self.core.save(), dict(self.metrics.seconds)
+
+        def undo() -> None:
+            self.core.restore(core)
+            self.metrics.seconds = seconds
+
+        self._undo = undo
+
+    def undo(self, call: int) -> None:
+        """Take a call back, if it has begun here."""
+        if call == self._call and self._undo is not None:
+            self._undo()
+            self._undo = None
+
+    def step(self, sent: dict[Side, Sent], expired_below: dict[Side, int | None]) -> Results:
+        results = self._results()
+        arrivals: dict[Side, Arrival] = {}
+        visitors: dict[Side, Arrival] = {}
+        for side, one in sent.items():
+            home, copies = self._picked(side, one)
+            if self._share.route.anchor is not None:
+                home, copies = np.sort(np.concatenate([home, copies])), copies[:0]
+            for rows, into in ((home, arrivals), (copies, visitors)):
+                if rows.size:
+                    into[side] = self._arrival(side, one, rows)
+        self.core.step(arrivals, expired_below, results, visitors)
+        return results
+
+    def finish(self) -> Results:
+        results = self._results()
+        self.core.finish(results)
+        return results
+
+    def store(self, side: Side, sent: Sent) -> None:
+        """Take over tuples that have met all that came before."""
+        home, copies = self._picked(side, sent)
+        rows = home if self._share.route.anchor is None else np.sort(np.concatenate([home, copies]))
+        if rows.size:
+            assert sent.settled is not None
+            self.core.put(side, self._arrival(side, sent, rows), sent.settled[rows])
+
+    def held(self) -> dict[str, Any]:
+        """For metrics."""
+        core = self.core
+        return {
+            "stored_left": core.chains["left"].stored,
+            "stored_right": core.chains["right"].stored,
+            "index_bytes": sum(core.chains[side].nbytes() for side in SIDES),
+            "payload_bytes": sum(core.payloads[side].nbytes() for side in SIDES),
+            "seconds": dict(self.metrics.seconds),
+        }
+
+    # -- picking -----------------------------------------------------------------------------------------------------
+
+    def _picked(self, side: Side, sent: Sent) -> tuple[Array, Array]:
+        """Rows that are at home here, and rows of which a copy comes here."""
+        tuples = self._plans[side].of(sent.batch)
+        if isinstance(self._share.route, Hashed):
+            home, copies = self._share.route.at_home_in(self._number, tuples), _NO_ROWS
+        else:
+            positions = np.arange(sent.first, sent.first + sent.batch.num_rows)
+            places = self._share.route.places(side, tuples, positions)
+            mine = places.home == self._number
+            copies = np.flatnonzero(~mine) if places.everywhere else places.rows[places.cores == self._number]
+            home = np.flatnonzero(mine)
+        if sent.late is not None:
+            home, copies = home[~sent.late[home]], copies[~sent.late[copies]]
+        return home, copies
+
+    def _arrival(self, side: Side, sent: Sent, rows: Array) -> Arrival:
+        batch = sent.batch.take(pa.array(rows))  # copied: what was sent is written over
+        if self._share.output == "pairs":
+            batch = batch.append_column(POSITION, pa.array(rows + np.int64(sent.first)))
+        if isinstance(self._window, BoundCountWindow):
+            ticks = rows + np.int64(sent.first)
+            assert sent.low is not None and sent.high is not None
+            bounds = sent.low[rows], sent.high[rows]
+            return Arrival(batch, ticks, span_of(ticks), None, lambda: bounds)
+        ticks = self._window.read(batch, side)
+        return Arrival(batch, ticks, span_of(ticks), None, partial(self._window.partners, side, ticks))
+
+    def _results(self) -> Results:
+        share = self._share
+        kind = _Numbered if share.output == "pairs" else Results
+        return kind(share.output, share.schema, share.how in ("semi", "anti"))

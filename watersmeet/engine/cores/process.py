@@ -1,0 +1,220 @@
+"""The processes of cores. One serves a join after the other, so that only the first join waits until it has started.
+
+A process ends when its caller does, however that ends: its socket then has no other end. One that has nothing to do for
+a while ends, too. Ctrl-C is the caller's business.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import pickle
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from watersmeet.engine.cores.channel import Channel, Gone
+from watersmeet.engine.cores.member import Member, Sent
+from watersmeet.engine.cores.segments import Mapped, Outbox, mapped, read
+from watersmeet.engine.results import Results
+
+#: Seconds after which a process without a join ends.
+IDLE = 60.0
+
+# -- the caller's end ------------------------------------------------------------------------------------------------
+
+
+class Process:
+    """A process, which may have a join to work for."""
+
+    def __init__(self) -> None:
+        if not sys.executable:
+            raise RuntimeError("cores are processes, and this Python cannot tell how it was started; use cores=1")
+        ours, theirs = socket.socketpair()
+        with theirs:
+            path = os.pathsep.join(part or os.getcwd() for part in sys.path)
+            code = f"from watersmeet.engine.cores.process import serve; serve({theirs.fileno()})"
+            self._popen = subprocess.Popen(
+                [sys.executable, "-c", code], pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL,
+                env={**os.environ, "PYTHONPATH": path},
+            )  # fmt: skip
+        self.channel = Channel(ours)
+
+    @property
+    def pid(self) -> int:
+        return self._popen.pid
+
+    def alive(self) -> bool:
+        return self._popen.poll() is None
+
+    def how_it_ended(self) -> str:
+        """In words, of one that has ended or is about to."""
+        try:
+            code = self._popen.wait(5)
+        except subprocess.TimeoutExpired:
+            return "it does not answer"
+        if code < 0:
+            return f"killed by signal {-code} ({signal.Signals(-code).name})"
+        return f"it ended with exit code {code}"
+
+    def end(self) -> None:
+        """Now, whatever it does."""
+        self.channel.close()
+        self._popen.kill()
+        self._popen.wait()
+
+
+_idle: list[Process] = []
+_lock = threading.Lock()
+
+
+def lease(count: int) -> list[Process]:
+    """So many processes, started or about to."""
+    with _lock:
+        waiting = [process for process in _idle if process.alive()]
+        found, _idle[:] = waiting[:count], waiting[count:]
+    return found + [Process() for _ in range(count - len(found))]
+
+
+def give_back(processes: list[Process]) -> None:
+    """They have no join any more."""
+    with _lock:
+        _idle.extend(processes)
+
+
+@atexit.register
+def end_idle() -> None:
+    with _lock:
+        for process in _idle:
+            process.end()
+        _idle.clear()
+
+
+os.register_at_fork(after_in_child=_idle.clear)  # they serve whoever started them
+
+
+# -- the other end ---------------------------------------------------------------------------------------------------
+
+
+def serve(descriptor: int) -> None:
+    """What a process does, until nobody is there any more."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    pa.set_cpu_count(1)  # the other cores have their own work
+    channel = Channel(socket.socket(fileno=descriptor))
+    try:
+        while True:
+            channel.wait(IDLE)
+            (what, *arguments), descriptors = channel.receive()
+            channel.wait(None)
+            if what == "open":
+                _Server(channel, descriptors[0]).serve(*arguments)
+            else:  # whoever had it did not get as far as to open a join
+                channel.send(("done", None))
+    except (Gone, TimeoutError):
+        pass
+
+
+class _Server:
+    """One join: what its caller asks for, one thing after the other."""
+
+    def __init__(self, channel: Channel, inbox: int):
+        self._channel = channel
+        self._inbox = inbox
+        self._memory: Mapped | None = None
+        self._made: list[tuple[int, int]] = []  # (number, descriptor) of segments that the caller does not know yet
+        self._outbox = Outbox(lambda number, descriptor: self._made.append((number, descriptor)))
+
+    def serve(self, share: Any, number: int) -> None:
+        try:
+            self._member: Member | None = None
+            self._answer(lambda: self._open(share, number))
+            while True:
+                (what, *arguments), _ = self._channel.receive()
+                if what == "close":
+                    break
+                self._answer(lambda what=what, arguments=arguments: getattr(self, "_" + what)(*arguments))
+        finally:
+            os.close(self._inbox)
+        self._channel.send(("done", None))
+
+    def _answer(self, work: Any) -> None:
+        try:
+            answer = ("done", work())
+        except BaseException as error:
+            answer = ("failed", _sendable(error))
+        made, self._made = self._made, []
+        self._channel.send((*answer, [number for number, _ in made]), tuple(descriptor for _, descriptor in made))
+
+    def _open(self, share: Any, number: int) -> None:
+        self._share = share
+        self._member = Member(share, number)
+
+    def _step(self, call: int, size: int, sent: Any, expired_below: Any, free: list[int]) -> Any:
+        assert self._member is not None
+        self._outbox.release(free)
+        self._member.begin(call)
+        return self._put(self._member.step(self._read(size, sent), expired_below))
+
+    def _store(self, size: int, sent: Any) -> None:
+        assert self._member is not None
+        for side, one in self._read(size, sent).items():
+            self._member.store(side, one)
+
+    def _finish(self, call: int, free: list[int]) -> Any:
+        assert self._member is not None
+        self._outbox.release(free)
+        self._member.begin(call)
+        return self._put(self._member.finish())
+
+    def _undo(self, call: int) -> None:
+        assert self._member is not None
+        self._member.undo(call)
+
+    def _held(self) -> Any:
+        assert self._member is not None
+        return self._member.held()
+
+    def _check(self) -> None:
+        assert self._member is not None
+        self._member.core.check_invariants()
+
+    def _read(self, size: int, sent: dict[Any, tuple[int, dict[str, tuple[int, int]]]]) -> dict[Any, Sent]:
+        """What was sent, by reference to where it lies."""
+        if sent and (self._memory is None or len(self._memory) < size):
+            self._memory = mapped(self._inbox, size)
+        buffer = None if self._memory is None else pa.py_buffer(self._memory)
+        found: dict[Any, Sent] = {}
+        batches: dict[int, pa.RecordBatch] = {}
+        for side, (first, places) in sent.items():
+            assert buffer is not None
+            at, length = places["batch"]
+            if at not in batches:
+                (batches[at],) = read(buffer.slice(at, length))
+            arrays: dict[str, Any] = {
+                name: np.frombuffer(buffer, _TYPES[name], length // np.dtype(_TYPES[name]).itemsize, at)
+                for name, (at, length) in places.items() if name != "batch"
+            }  # fmt: skip
+            found[side] = Sent(batches[at], first, **arrays)
+        return found
+
+    def _put(self, results: Results) -> tuple[int, tuple[int, int] | None]:
+        """(rows, where they are)."""
+        batches = results.batches
+        return results.rows, self._outbox.put(batches, self._share.schema) if batches else None
+
+
+_TYPES: dict[str, Any] = {"late": bool, "low": np.int64, "high": np.int64, "settled": bool}
+
+
+def _sendable(error: BaseException) -> BaseException:
+    try:
+        pickle.loads(pickle.dumps(error))
+        return error
+    except Exception:
+        return RuntimeError(f"{type(error).__name__}: {error}")

@@ -1,0 +1,85 @@
+"""When a join moves from one core to many.
+
+It begins in the caller's process: most joins are small, and a process costs a second to start, and every push through
+it a message. When enough has come in large pushes the processes are started; as soon as they are there, and until then
+nobody waits, they take over what the windows hold. A route that was asked for is taken at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pyarrow as pa
+
+from watersmeet.engine.core import JoinCore
+from watersmeet.engine.cores.member import Share
+from watersmeet.engine.cores.team import Team
+from watersmeet.engine.order import Order
+from watersmeet.query.plan import JoinPlan
+from watersmeet.routing import Route, Single
+from watersmeet.routing.choose import choose_route
+
+#: Rows that arrive together, from which on several cores are faster than one.
+LARGE = 1 << 14
+#: Fewer cores than these are put to better use as helpers of one: what goes through processes is copied twice more.
+FEW = 4
+#: So many rows in large pushes: it is not going to be over in a moment.
+ENOUGH = 1 << 20
+
+
+class Spread:
+    """cores, route: as they were asked for."""
+
+    def __init__(self, cores: int, route: str):
+        self.cores = cores
+        self._wanted = route
+        self._seen = 0
+        self._team: Team | None = None  # on its way
+        self.route: Route = Single()
+        self.why = ""
+
+    def bind(
+        self,
+        plan: JoinPlan,
+        left: pa.Schema,
+        right: pa.Schema,
+        how: str,
+        order: Order,
+        share: Callable[[Route], Share],
+    ) -> None:
+        """The join is known now. Raises for a route that it cannot take."""
+        self.route, self.why = choose_route(self._wanted, plan, left, right, how, self.cores)
+        if order != "none":
+            if self._wanted not in ("auto", "single"):
+                raise ValueError(f"order {order!r} needs one core so far; leave out route={self._wanted!r}")
+            self.route, self.why = Single(), "results are to be in order"
+        elif self._wanted == "auto" and self.cores < FEW:
+            self.route, self.why = Single(), f"they are fewer than {FEW}"
+        self._share = share
+
+    def core(self, core: JoinCore | Team, rows: int) -> JoinCore | Team:
+        """Who takes the next step, with so many rows."""
+        if isinstance(core, Team) or self.route.cores == 1:
+            return core
+        at_once = self._wanted != "auto"
+        if rows >= LARGE:
+            self._seen += rows
+        if not at_once and self._seen < ENOUGH:
+            return core
+        if self._team is None:
+            self._team = Team(self._share(self.route), core)
+        if not at_once and not self._team.ready():
+            return core
+        team, self._team, self._seen = self._team, None, 0  # should the call fail, all begins anew
+        team.take_over(core)
+        return team
+
+    def text(self, core: JoinCore | Team | None) -> str:
+        """For explain()."""
+        if self.cores == 1 or (self.route.cores == 1 and core is not None):
+            return "1" if self.cores == 1 else f"1, {self.cores - 1} more help it with large pushes, because {self.why}"
+        if isinstance(core, Team):
+            return f"{self.cores} processes"
+        if self._wanted != "auto":
+            return f"{self.cores} processes, from the first push on"
+        return f"1 for now, {self.cores} when much has come in large pushes"

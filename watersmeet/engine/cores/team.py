@@ -1,0 +1,282 @@
+"""The cores of one join, as StreamJoin sees them: like one core.
+
+A call goes to all members at once, and ends when all have answered. Should it fail, anywhere, all take it back. A
+member that is gone has taken its part of the windows with it, so the join cannot go on then.
+"""
+
+from __future__ import annotations
+
+import select
+import weakref
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import numpy as np
+import pyarrow as pa
+
+from watersmeet.engine.arrival import Arrival
+from watersmeet.engine.core import JoinCore, Ticks
+from watersmeet.engine.cores.channel import Gone
+from watersmeet.engine.cores.member import Sent, Share
+from watersmeet.engine.cores.process import Process, give_back, lease
+from watersmeet.engine.cores.segments import Returned, Segment, write, written_size
+from watersmeet.engine.metrics import STEPS, Metrics
+from watersmeet.engine.results import Results
+from watersmeet.interrupts import uninterrupted
+from watersmeet.query.windows import SIDES, Side
+
+Array = np.ndarray
+
+#: For each side: the position of its first tuple, and where each part of it lies, as (offset, bytes).
+Places = dict[Side, tuple[int, dict[str, tuple[int, int]]]]
+
+#: Tuples handed over at a time when a window moves.
+_MOVED_ROWS = 1 << 18
+_ALIGNED = 64
+
+
+class Lost(RuntimeError):
+    """A core is gone, and its part of the windows with it."""
+
+
+class Team:
+    """`share.route.cores` members. like: the core whose place they will take, see `take_over`."""
+
+    def __init__(self, share: Share, like: JoinCore):
+        self._share = share
+        self.plan, self.window, self.index, self.self_join = like.plan, like.window, like.index, like.self_join
+        self._columns = {side: getattr(share, side).names for side in SIDES}
+        self._ends: dict[Side, int] = {"left": 0, "right": 0}
+        self._seconds = dict.fromkeys(STEPS, 0.0)  # that the core before took
+        self._inbox = Segment()
+        self._inbox.reserve(1)
+        self._call = 0
+        self._asked = False  # whether any member has heard of this call
+        self._processes = lease(share.route.cores)
+        self._returned = [Returned() for _ in self._processes]
+        self._owe: set[int] = set()  # members that have not answered
+        self._lost: str | None = None
+        self._let_go = weakref.finalize(self, _let_go, self._processes, self._owe)
+        for number in range(self.cores):
+            self._send(number, ("open", share, number), (self._inbox.descriptor,))
+
+    @property
+    def cores(self) -> int:
+        return len(self._processes)
+
+    @property
+    def ended(self) -> bool:
+        return not self._processes
+
+    @property
+    def pids(self) -> list[int]:
+        return [process.pid for process in self._processes]
+
+    def ready(self) -> bool:
+        """Whether all have started. Does not wait."""
+        while self._owe:
+            channels = {self._processes[number].channel.fileno(): number for number in self._owe}
+            answered = select.select(list(channels), [], [], 0)[0]
+            if not answered:
+                return False
+            for descriptor in answered:
+                self._receive(channels[descriptor])
+        return True
+
+    # -- as a core ---------------------------------------------------------------------------------------------------
+
+    def step(self, arrivals: dict[Side, Arrival], expired_below: Ticks, results: Results) -> None:
+        sent = {side: self._sent(side, arrival) for side, arrival in arrivals.items()}
+        for side, arrival in arrivals.items():
+            self._ends[side] += arrival.rows
+        size, places = self._write(sent)
+        self._asked = True
+        answers = self._ask(
+            lambda number: ("step", self._call, size, places, expired_below, self._returned[number].freed())
+        )
+        self._collect(answers, results)
+
+    def finish(self, results: Results) -> None:
+        self._asked = True
+        self._collect(self._ask(lambda number: ("finish", self._call, self._returned[number].freed())), results)
+
+    def release(self) -> None:
+        """What the members hold goes with them, see `end`."""
+
+    def end(self) -> None:
+        """Let go of the processes; from now on the windows are empty."""
+        if self._processes:
+            self._seconds = self._steps()
+            self._let_go()
+            self._processes = []
+
+    def save(self) -> Any:
+        self._call += 1
+        self._asked = False
+        return dict(self._ends)
+
+    def restore(self, saved: Any) -> None:
+        """As it was saved: all members take back what they have done since."""
+        try:
+            self._settle()
+        except Exception:
+            if self._lost is not None:
+                raise  # of any other error it is being told already
+        if self._asked:
+            self._ask(lambda number: ("undo", self._call))
+        self._ends = dict(saved)
+
+    def measure(self, metrics: Metrics) -> None:
+        held = self._ask(lambda number: ("held",))
+        metrics.seconds = self._steps(held)
+        for name in ("stored_left", "stored_right", "index_bytes", "payload_bytes"):
+            setattr(metrics, name, sum(one[name] for one in held))
+        metrics.loads = [one["stored_left"] + one["stored_right"] for one in held]
+
+    def _steps(self, held: list[Any] | None = None) -> dict[str, float]:
+        """Seconds of each step, of all members and of the core before them."""
+        held = self._ask(lambda number: ("held",)) if held is None else held
+        return {step: before + sum(one["seconds"][step] for one in held) for step, before in self._seconds.items()}
+
+    def kinds(self) -> list[tuple[tuple[Side, ...], list[Any]]]:
+        return []
+
+    def check_invariants(self) -> None:
+        self._ask(lambda number: ("check",))
+
+    # -- taking over -------------------------------------------------------------------------------------------------
+
+    def take_over(self, core: JoinCore) -> None:
+        """Store what a core has stored. O(window)."""
+        self._settle()
+        self._seconds = dict(core.metrics.seconds)
+        self._ends = {side: core.payloads[side].end for side in SIDES}
+        for side, first, batch, settled, late in core.stored(_MOVED_ROWS):
+            nowhere = np.full(batch.num_rows, -1)  # they do not look for partners
+            size, places = self._write({side: Sent(batch, first, late, nowhere, nowhere, settled)})
+            message = ("store", size, places)
+            self._ask(lambda number, message=message: message)  # type: ignore[misc]
+
+    # -- sending -----------------------------------------------------------------------------------------------------
+
+    def _sent(self, side: Side, arrival: Arrival) -> Sent:
+        bounds = (arrival.low, arrival.high) if self.window.counts else (None, None)
+        return Sent(arrival.batch, self._ends[side], arrival.late, *bounds)
+
+    def _write(self, sent: dict[Side, Sent]) -> tuple[int, Places]:
+        """Put batches, and what belongs to them, where all members see them; says where that is."""
+        todo: list[tuple[int, int, Any]] = []
+        known: dict[int, tuple[int, int]] = {}  # a self join has one batch for both sides
+        end = 0
+        places: Places = {}
+        for side, one in sent.items():
+            batch = one.batch
+            found: dict[str, tuple[int, int]] = {}
+            wanted = batch.select(self._columns[side])
+            length = written_size([wanted], wanted.schema)
+            if id(batch) not in known:
+                known[id(batch)] = (end, length)
+                todo.append((end, length, wanted))
+                end = _aligned(end + length)
+            found["batch"] = known[id(batch)]
+            arrays = {"late": one.late, "low": one.low, "high": one.high, "settled": one.settled}
+            for name, array in arrays.items():
+                if array is not None:
+                    found[name] = (end, array.nbytes)
+                    todo.append((end, array.nbytes, np.ascontiguousarray(array)))
+                    end = _aligned(end + array.nbytes)
+            places[side] = (one.first, found)
+        memory = self._inbox.reserve(end)
+        for at, length, what in todo:
+            place = memory[at : at + length]
+            if isinstance(what, pa.RecordBatch):
+                write(pa.FixedSizeBufferWriter(pa.py_buffer(place)), [what], what.schema)
+            else:
+                np.frombuffer(place, what.dtype)[:] = what
+        return self._inbox.size, places
+
+    def _collect(self, answers: list[tuple[int, tuple[int, int] | None]], results: Results) -> None:
+        for returned, (rows, where) in zip(self._returned, answers, strict=True):
+            results.add(rows, [] if where is None else returned.take(*where))
+
+    # -- asking ------------------------------------------------------------------------------------------------------
+
+    def _ask(self, message: Callable[[int], tuple[Any, ...]]) -> list[Any]:
+        """The answers of all members."""
+        self._settle()
+        for number in range(self.cores):
+            self._send(number, message(number))
+        return self._settle()
+
+    def _send(self, number: int, message: tuple[Any, ...], descriptors: tuple[int, ...] = ()) -> None:
+        with uninterrupted():  # half a message would be the end of all
+            try:
+                self._processes[number].channel.send(message, descriptors)
+            except BaseException as error:  # whatever it is, half a message may be on its way
+                self._lose(number, error)
+            self._owe.add(number)
+
+    def _settle(self) -> list[Any]:
+        """Wait until all have answered. Raises the first error there is."""
+        if self._lost is not None:
+            raise Lost(self._lost)
+        answers: dict[int, Any] = {}
+        errors: list[BaseException] = []
+        while self._owe:
+            channels = {self._processes[number].channel.fileno(): number for number in self._owe}
+            for descriptor in select.select(list(channels), [], [])[0]:
+                number = channels[descriptor]
+                how, answer = self._receive(number)
+                if how == "failed":
+                    errors.append(answer)
+                answers[number] = answer
+        if errors:
+            raise errors[0]
+        return [answers[number] for number in sorted(answers)]
+
+    def _receive(self, number: int) -> tuple[str, Any]:
+        with uninterrupted():
+            try:
+                (how, answer, made), descriptors = self._processes[number].channel.receive()
+            except BaseException as error:
+                self._lose(number, error)
+            self._owe.discard(number)
+            for segment, descriptor in zip(made, descriptors, strict=True):
+                self._returned[number].know(segment, descriptor)
+        if how == "failed":
+            answer.add_note(f"in core {number} of {self.cores}")
+        return how, answer
+
+    def _lose(self, number: int, error: BaseException) -> NoReturn:
+        how = self._processes[number].how_it_ended()
+        self._lost = (
+            f"core {number} of {self.cores} (process {self._processes[number].pid}) is gone: {how}. Its part of the "
+            f"windows went with it; make a new StreamJoin and push the last window again"
+        )
+        self._owe.clear()
+        for process in self._processes:
+            process.end()
+        self._processes = []
+        raise Lost(self._lost) from error
+
+
+def _aligned(size: int) -> int:
+    return -(-size // _ALIGNED) * _ALIGNED
+
+
+def _let_go(processes: list[Process], owe: set[int]) -> None:
+    """The processes have no join any more; those that are still at work are not worth waiting for."""
+    free = []
+    for number, process in enumerate(processes):
+        if number not in owe:
+            try:
+                process.channel.send(("close",))
+                process.channel.wait(5)
+                process.channel.receive()
+                process.channel.wait(None)
+                free.append(process)
+                continue
+            except (Gone, TimeoutError):
+                pass
+        process.end()
+    give_back(free)

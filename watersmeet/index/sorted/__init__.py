@@ -1,0 +1,1 @@
+"""Sorted runs: BI-Sort, and what merges them."""

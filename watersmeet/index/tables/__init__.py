@@ -1,0 +1,1 @@
+"""Tables of range partitions: LLAT and the RaP-Table over it."""
