@@ -17,7 +17,7 @@ from harness import answer, check_timing, run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import HOWS, WINDOW_KINDS, capacities, scenarios
-from test_failures import check_with_failures
+from test_failures import NO_SHRINKING, check_with_failures
 
 import watersmeet as wm
 from watersmeet.engine.cores import process, spread
@@ -77,7 +77,7 @@ def test_a_join_that_moves_in_the_middle(data):
 
 @pytest.mark.usefixtures("eager")
 @pytest.mark.parametrize("how", HOWS)
-@settings(max_examples=5)
+@settings(max_examples=5, phases=NO_SHRINKING)
 @given(data=st.data())
 def test_a_step_that_fails_leaves_no_trace_in_any_core(how, data):
     scenario = data.draw(scenarios(how=how))

@@ -1,6 +1,7 @@
 """What one core does: of every batch it picks what the route gives it, and joins that with what it has stored.
 
-All members see all batches, and each computes the route for itself: there is no one who would have to deal tuples out.
+All members see all batches. Each works out the route of its share of the rows, for all to see, then picks its own:
+there is no one who would have to deal tuples out.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numba import njit
 
 from watersmeet.engine.arrival import Arrival
 from watersmeet.engine.choose import plan_and_index
@@ -23,7 +25,7 @@ from watersmeet.index import Index
 from watersmeet.query.expr import Expr
 from watersmeet.query.plan import SidePlan
 from watersmeet.query.windows import SIDES, BoundCountWindow, BoundWindow, Side, Window
-from watersmeet.routing import Hashed, Route
+from watersmeet.routing import Route
 from watersmeet.window.payload import Payload
 from watersmeet.window.ticks import span_of
 from watersmeet.workers import ALONE
@@ -62,7 +64,10 @@ class Share:
 @dataclass(frozen=True)
 class Sent:
     """A batch of one side, as it comes to all members. late: left out. low, high: ticks of partners, or None where the
-    window tells. settled: of tuples that are only to be stored, who has found a partner."""
+    window tells. settled: of tuples that are only to be stored, who has found a partner.
+
+    home, copy_rows, copy_cores: the route, once it is worked out.
+    """
 
     batch: pa.RecordBatch
     first: int  # position of its first tuple
@@ -70,6 +75,9 @@ class Sent:
     low: Array | None = None
     high: Array | None = None
     settled: Array | None = None
+    home: Array | None = None
+    copy_rows: Array | None = None
+    copy_cores: Array | None = None
 
 
 @dataclass(frozen=True)
@@ -81,6 +89,16 @@ class SparseCounts:
 
     def lifetime(self, side: Side) -> int:
         return self.window.lifetime(side)
+
+
+@njit(nogil=True, cache=True)
+def _rows_of(home, core, rows):
+    """Write the rows that are at home in a core; says how many these are."""
+    n = 0
+    for i in range(home.size):
+        rows[n] = i
+        n += home[i] == core
+    return n
 
 
 class _Numbered(Results):
@@ -133,6 +151,16 @@ class Member:
             self._undo()
             self._undo = None
 
+    def route(self, side: Side, sent: Sent) -> tuple[Array, Array]:
+        """Note where the rows of this core's share of a batch are at home; gives (row, core) of copies."""
+        assert sent.home is not None
+        rows, cores = sent.batch.num_rows, self._share.route.cores
+        start, stop = rows * self._number // cores, rows * (self._number + 1) // cores
+        tuples = self._plans[side].of(sent.batch.slice(start, stop - start))
+        places = self._share.route.places(side, tuples, np.arange(sent.first + start, sent.first + stop))
+        sent.home[start:stop] = places.home
+        return (places.rows + start).astype(np.int32), places.cores.astype(np.uint16)
+
     def step(self, sent: dict[Side, Sent], expired_below: dict[Side, int | None]) -> Results:
         results = self._results()
         arrivals: dict[Side, Arrival] = {}
@@ -175,12 +203,14 @@ class Member:
 
     def _picked(self, side: Side, sent: Sent) -> tuple[Array, Array]:
         """Rows that are at home here, and rows of which a copy comes here."""
-        tuples = self._plans[side].of(sent.batch)
-        if isinstance(self._share.route, Hashed):
-            home, copies = self._share.route.at_home_in(self._number, tuples), _NO_ROWS
+        if sent.home is not None:
+            found = np.empty(sent.batch.num_rows + 1, np.int64)
+            home, copies = found[: _rows_of(sent.home, np.uint16(self._number), found)], _NO_ROWS
+            if sent.copy_rows is not None and sent.copy_cores is not None:
+                copies = sent.copy_rows[sent.copy_cores == self._number].astype(np.int64)
         else:
             positions = np.arange(sent.first, sent.first + sent.batch.num_rows)
-            places = self._share.route.places(side, tuples, positions)
+            places = self._share.route.places(side, self._plans[side].of(sent.batch), positions)
             mine = places.home == self._number
             copies = np.flatnonzero(~mine) if places.everywhere else places.rows[places.cores == self._number]
             home = np.flatnonzero(mine)

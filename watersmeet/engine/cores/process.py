@@ -155,6 +155,11 @@ class _Server:
         self._share = share
         self._member = Member(share, number)
 
+    def _route(self, size: int, sent: Any) -> Any:
+        """(row, core) of copies, by side."""
+        assert self._member is not None
+        return {side: self._member.route(side, one) for side, one in self._read(size, sent).items()}
+
     def _step(self, call: int, size: int, sent: Any, expired_below: Any, free: list[int]) -> Any:
         assert self._member is not None
         self._outbox.release(free)
@@ -187,7 +192,7 @@ class _Server:
     def _read(self, size: int, sent: dict[Any, tuple[int, dict[str, tuple[int, int]]]]) -> dict[Any, Sent]:
         """What was sent, by reference to where it lies."""
         if sent and (self._memory is None or len(self._memory) < size):
-            self._memory = mapped(self._inbox, size)
+            self._memory = mapped(self._inbox, size, writes=True)
         buffer = None if self._memory is None else pa.py_buffer(self._memory)
         found: dict[Any, Sent] = {}
         batches: dict[int, pa.RecordBatch] = {}
@@ -209,7 +214,10 @@ class _Server:
         return results.rows, self._outbox.put(batches, self._share.schema) if batches else None
 
 
-_TYPES: dict[str, Any] = {"late": bool, "low": np.int64, "high": np.int64, "settled": bool}
+_TYPES: dict[str, Any] = {
+    "late": bool, "low": np.int64, "high": np.int64, "settled": bool, "home": np.uint16, "copy_rows": np.int32,
+    "copy_cores": np.uint16,
+}  # fmt: skip
 
 
 def _sendable(error: BaseException) -> BaseException:

@@ -89,7 +89,10 @@ class Team:
         sent = {side: self._sent(side, arrival) for side, arrival in arrivals.items()}
         for side, arrival in arrivals.items():
             self._ends[side] += arrival.rows
-        size, places = self._write(sent)
+        routed = bool(sent) and self._share.route.name != "split"  # else all go everywhere
+        size, places = self._write(sent, routed)
+        if routed:
+            size, places = self._routed(size, places)
         self._asked = True
         answers = self._ask(
             lambda number: ("step", self._call, size, places, expired_below, self._returned[number].freed())
@@ -163,7 +166,7 @@ class Team:
         bounds = (arrival.low, arrival.high) if self.window.counts else (None, None)
         return Sent(arrival.batch, self._ends[side], arrival.late, *bounds)
 
-    def _write(self, sent: dict[Side, Sent]) -> tuple[int, Places]:
+    def _write(self, sent: dict[Side, Sent], routed: bool = False) -> tuple[int, Places]:
         """Put batches, and what belongs to them, where all members see them; says where that is."""
         todo: list[tuple[int, int, Any]] = []
         known: dict[int, tuple[int, int]] = {}  # a self join has one batch for both sides
@@ -185,6 +188,9 @@ class Team:
                     found[name] = (end, array.nbytes)
                     todo.append((end, array.nbytes, np.ascontiguousarray(array)))
                     end = _aligned(end + array.nbytes)
+            if routed:
+                found["home"] = (end, 2 * batch.num_rows)  # to be filled in
+                end = _aligned(end + 2 * batch.num_rows)
             places[side] = (one.first, found)
         memory = self._inbox.reserve(end)
         for at, length, what in todo:
@@ -193,6 +199,20 @@ class Team:
                 write(pa.FixedSizeBufferWriter(pa.py_buffer(place)), [what], what.schema)
             else:
                 np.frombuffer(place, what.dtype)[:] = what
+        return self._inbox.size, places
+
+    def _routed(self, size: int, places: Places) -> tuple[int, Places]:
+        """Let the members work out the route, each for its share of the rows; says where that is."""
+        found = self._ask(lambda number: ("route", size, places))
+        end = _aligned(max(at + length for _, parts in places.values() for at, length in parts.values()))
+        for side, (_, parts) in places.items():
+            copies = [one[side] for one in found]
+            for name, arrays in zip(("copy_rows", "copy_cores"), zip(*copies, strict=True), strict=True):
+                array = np.concatenate(arrays)
+                if array.size:
+                    parts[name] = (end, array.nbytes)
+                    np.frombuffer(self._inbox.reserve(end + array.nbytes), array.dtype, array.size, end)[:] = array
+                    end = _aligned(end + array.nbytes)
         return self._inbox.size, places
 
     def _collect(self, answers: list[tuple[int, tuple[int, int] | None]], results: Results) -> None:
