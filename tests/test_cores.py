@@ -36,7 +36,8 @@ def eager(monkeypatch):
     """Joins move to several cores at once, and wait until these are there."""
     monkeypatch.setattr(spread, "LARGE", 1)
     monkeypatch.setattr(spread, "ENOUGH", 1)
-    monkeypatch.setattr(spread, "FEW", 2)
+    monkeypatch.setattr(spread, "MANY", 2)
+    monkeypatch.setattr(spread, "WORTH", ("hash", "cells", "split"))
     monkeypatch.setattr(Team, "ready", lambda self: self._settle() is not None)
 
 
@@ -69,7 +70,8 @@ def test_a_join_that_moves_in_the_middle(data):
     scenario = data.draw(scenarios())
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(spread, "LARGE", 1)
-        patch.setattr(spread, "FEW", 2)
+        patch.setattr(spread, "MANY", 2)
+        patch.setattr(spread, "WORTH", ("hash", "cells", "split"))
         patch.setattr(spread, "ENOUGH", data.draw(st.integers(1, 12)))
         patch.setattr(Team, "ready", lambda self: self._settle() is not None)
         check_timing(answer(scenario), run(scenario, data.draw(st.sampled_from(["rows", "pairs"])), cores=2))
@@ -291,9 +293,9 @@ def test_explain_and_metrics_show_cores_and_their_load():
         assert len(metrics.loads) == 3 and sum(metrics.loads) == metrics.stored_left + metrics.stored_right == 2 * N
         assert min(metrics.loads) > 0.2 * sum(metrics.loads)
         assert metrics.seconds["probe"] > 0
-    with join_of("cells", cores=4, route="auto") as join:
-        assert "cores: 1 for now, 4 when much has come" in join.explain()
+    with join_of("hash", cores=8, route="auto") as join:
+        assert "cores: 1 for now, 8 when much has come" in join.explain()
     with join_of("cells", cores=2, route="auto") as join:
-        assert "cores: 1, 1 more help it with large pushes, because they are fewer than 4" in join.explain()
+        assert "cores: 1, 1 more help it with large pushes, because that is faster here" in join.explain()
     with join_of("cells", cores=1, route="auto") as join:
         assert "cores: 1\n" in join.explain()

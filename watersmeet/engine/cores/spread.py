@@ -21,8 +21,10 @@ from watersmeet.routing.choose import choose_route
 
 #: Rows that arrive together, from which on several cores are faster than one.
 LARGE = 1 << 14
-#: Fewer cores than these are put to better use as helpers of one: what goes through processes is copied twice more.
-FEW = 4
+#: From so many cores on processes are faster; fewer are put to better use as helpers of one (docs/cores.md).
+MANY = 8
+#: And by these routes.
+WORTH = ("hash",)
 #: So many rows in large pushes: it is not going to be over in a moment.
 ENOUGH = 1 << 20
 
@@ -53,8 +55,8 @@ class Spread:
             if self._wanted not in ("auto", "single"):
                 raise ValueError(f"order {order!r} needs one core so far; leave out route={self._wanted!r}")
             self.route, self.why = Single(), "results are to be in order"
-        elif self._wanted == "auto" and self.cores < FEW:
-            self.route, self.why = Single(), f"they are fewer than {FEW}"
+        elif self._wanted == "auto" and self.cores > 1 and (self.cores < MANY or self.route.name not in WORTH):
+            self.route, self.why = Single(), "that is faster here than processes"
         self._share = share
 
     def core(self, core: JoinCore | Team, rows: int) -> JoinCore | Team:
