@@ -11,9 +11,10 @@ from watersmeet.index.sorting import in_order
 LEAST, GREATEST = -(2**63), 2**63 - 1
 
 
-@pytest.fixture(autouse=True, params=[0, 1 << 10], ids=["kernels", "numpy"])
+@pytest.fixture(autouse=True, params=[(0, False), (0, True), (1 << 10, False)], ids=["passes", "words", "small"])
 def few(request, monkeypatch):
-    monkeypatch.setattr(sorting, "FEW", request.param)
+    monkeypatch.setattr(sorting, "FEW", request.param[0])
+    monkeypatch.setattr(sorting, "numpy_is_faster", lambda: request.param[1])
 
 
 def check(major, minor):

@@ -19,11 +19,12 @@ KEYS = {
 }
 
 
-@pytest.fixture(params=[0, 1 << 10], ids=["kernels", "numpy"])
+@pytest.fixture(params=[(0, False), (0, True), (1 << 10, False)], ids=["passes", "words by numpy", "small"])
 def few(request, monkeypatch):
-    """Whether batches of these tests are small."""
-    monkeypatch.setattr(sorting, "FEW", request.param)
-    monkeypatch.setattr(batches, "FEW", request.param)
+    """Whether batches of these tests are small, and who sorts words."""
+    monkeypatch.setattr(sorting, "FEW", request.param[0])
+    monkeypatch.setattr(batches, "FEW", request.param[0])
+    monkeypatch.setattr(sorting, "numpy_is_faster", lambda: request.param[1])
 
 
 def array(values):
@@ -52,7 +53,9 @@ def test_rows_are_in_order_of_their_keys(kind, data):
 
 @pytest.mark.parametrize("n", [1023, 1024, 4095, 4096, 70_000])
 @pytest.mark.parametrize("bits", [1, 8, 11, 12, 22, 33, 44, 47, 48, 53, 54, 55, 63, 64])
-def test_large_batches_of_keys_that_differ_in_any_number_of_bits(bits, n):
+@pytest.mark.parametrize("by_numpy", [False, True])
+def test_large_batches_of_keys_that_differ_in_any_number_of_bits(by_numpy, bits, n, monkeypatch):
+    monkeypatch.setattr(sorting, "numpy_is_faster", lambda: by_numpy)
     random = np.random.default_rng(bits * n)
     keys = random.integers(0, 2**bits, n, dtype=np.uint64, endpoint=False) if bits < 64 else random.bytes(8 * n)
     wide = np.frombuffer(keys, np.int64).copy()
@@ -63,6 +66,16 @@ def test_large_batches_of_keys_that_differ_in_any_number_of_bits(bits, n):
         check_order(wide + low, narrow)
     check_order(wide << (63 - min(bits, 63)), wide)
     check_order(None, wide[:1].repeat(n))
+
+
+@pytest.mark.parametrize("spread", [1, 3, 1000, 2**20, 2**44])
+def test_keys_far_from_one_another_but_for_many_that_are_near(spread, monkeypatch):
+    """They begin with the same bits, and are in order only behind those."""
+    monkeypatch.setattr(sorting, "numpy_is_faster", lambda: True)
+    random = np.random.default_rng(spread)
+    keys = random.integers(0, spread, 5000)
+    keys[:2] = LEAST, GREATEST
+    check_order(None, random.permutation(keys))
 
 
 @pytest.mark.parametrize("threads", [1, 3])
@@ -135,3 +148,8 @@ def test_one_key_out_of_order_is_seen_wherever_it_is(composite, wrong):
             assert batches._are_in_order(np.arange(n), low) and batches._all_in_order(np.arange(n), low)
             assert not batches._all_in_order(np.arange(n)[::-1].copy(), low)
             assert not batches._are_in_order(np.arange(n)[::-1].copy(), low)
+
+
+def test_who_sorts_words_is_found_out_once():
+    assert sorting.numpy_is_faster() in (True, False)
+    assert sorting.numpy_is_faster.cache_info().misses == 1
