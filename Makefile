@@ -26,7 +26,8 @@ test-long: setup ## many kills, many examples, bounds checks, some minutes of ra
 	@JAVA_HOME=$$(tools/java.sh) && export JAVA_HOME && \
 	  WATERSMEET_CRASHES=3 $(pytest) -m "long or slow" tests/spark/test_crash.py $(ARGS) && \
 	  $(pytest) -m long --deselect tests/spark/test_crash.py $(ARGS)
-	@HYPOTHESIS_PROFILE=nightly HYPOTHESIS_EXAMPLES=30 $(pytest) tests/test_contract.py tests/test_self_join.py tests/test_failures.py
+	@HYPOTHESIS_PROFILE=nightly HYPOTHESIS_EXAMPLES=30 $(pytest) tests/test_contract.py tests/test_self_join.py tests/test_failures.py \
+	  tests/test_cores.py tests/test_order.py
 	@$(python) tests/fuzz.py --minutes 3
 
 fuzz: setup ## random joins against the brute-force answer: make fuzz MINUTES=30

@@ -23,7 +23,9 @@ import watersmeet as wm
 from watersmeet.engine.cores import process, spread
 from watersmeet.engine.cores.team import Lost, Team
 
-CORES = (2, 3, 4, 8)
+pytestmark = pytest.mark.xdist_group("cores")  # so that processes are started once
+
+CORES = (2, 3, 4, 8) if os.environ.get("HYPOTHESIS_PROFILE") == "nightly" else (2, 3, 4)
 
 
 def routes(scenario):

@@ -147,7 +147,7 @@ def test_larger_subwindows_agree_with_a_nested_loop(index, batch, shape):
 
 
 def test_a_probe_may_have_more_partners_than_are_handed_over_at_once(monkeypatch):
-    from watersmeet.index import llat
+    from watersmeet.index.tables import llat
 
     monkeypatch.setattr(llat, "PORTION", 10)
     for index in (RaPTable(), RaPTable(40), WiBTree(8, 3)):
