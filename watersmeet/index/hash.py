@@ -44,7 +44,7 @@ from watersmeet.index.base import (
     live_rows,
     no_ticks,
 )
-from watersmeet.index.sorting import digits, sort_words
+from watersmeet.index.sorting import FEW, digits, numpy_is_faster, sort_words
 from watersmeet.memory import room
 from watersmeet.prefetch import prefetch
 from watersmeet.workers import ALONE, Workers
@@ -219,10 +219,12 @@ def _by_hash(equal: Array, live: Array | None, n: int) -> tuple[Array, Array]:
     keys = equal if picked is None else equal[picked]
     size = keys.size
     row_bits = max(size - 1, 1).bit_length()
-    words, spare = room(size, np.uint64), room(size, np.uint64)
+    words = room(size, np.uint64)
     _pack(keys, _HASH_BITS, row_bits, words)
-    if size:
-        words = sort_words(words, spare, row_bits, *digits(_HASH_BITS, size))
+    if size < FEW or numpy_is_faster():
+        words.sort()
+    else:
+        words = sort_words(words, room(size, np.uint64), row_bits, *digits(_HASH_BITS, size))
     sorted_keys, rows = room(size, np.int64), room(size, np.int32)
     _unpack(words, row_bits, keys, sorted_keys, rows)
     return sorted_keys, rows if picked is None else picked[rows]

@@ -225,7 +225,7 @@ def in_order(major: Array | None, minor: Array) -> tuple[Array, Array, Array]:
     if row_bits + bits > _WORD:
         if major is None:
             keys, rows = room(n, np.int64), room(n, np.int32)
-            if not (numpy_is_faster() and _by_leading_bits(minor, low, minor_bits, row_bits, keys, rows)):
+            if not (numpy_is_faster() and by_leading_bits(minor, low, minor_bits, row_bits, keys, rows)):
                 rows = _wide_in_order(minor, np.arange(n, dtype=np.int32), low, minor_bits)[1]
                 _take(minor, rows, keys)
             return _NONE, keys, rows
@@ -274,7 +274,7 @@ def numpy_is_faster() -> bool:
     return seconds(np.ndarray.sort) < seconds(lambda some: sort_words(some, spare, 12, *digits(33, _TRIED)))
 
 
-def _by_leading_bits(keys: Array, low: int, bits: int, row_bits: int, out: Array, rows: Array) -> bool:
+def by_leading_bits(keys: Array, low: int, bits: int, row_bits: int, out: Array, rows: Array) -> bool:
     """Sort by as many bits as a word has room for, then put right what differs behind them; False: that is too much."""
     words = room(keys.size, np.uint64)
     _pack_leading(keys, low, np.uint64(bits + row_bits - _WORD), np.uint64(row_bits), words)

@@ -92,7 +92,7 @@ class SparseCounts:
 
 
 @njit(nogil=True, cache=True)
-def _rows_of(home, core, rows):
+def rows_at_home(home, core, rows):
     """Write the rows that are at home in a core; says how many these are."""
     n = 0
     for i in range(home.size):
@@ -205,7 +205,7 @@ class Member:
         """Rows that are at home here, and rows of which a copy comes here."""
         if sent.home is not None:
             found = np.empty(sent.batch.num_rows + 1, np.int64)
-            home, copies = found[: _rows_of(sent.home, np.uint16(self._number), found)], _NO_ROWS
+            home, copies = found[: rows_at_home(sent.home, np.uint16(self._number), found)], _NO_ROWS
             if sent.copy_rows is not None and sent.copy_cores is not None:
                 copies = sent.copy_rows[sent.copy_cores == self._number].astype(np.int64)
         else:
