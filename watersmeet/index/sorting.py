@@ -140,8 +140,10 @@ def _as_places(counts):
 
 
 @njit(nogil=True, cache=True)
-def sort_words(words, spare, first_bit, passes, width):
-    """Words (uint64) in order of `passes` digits of `width` bits above `first_bit`: one of the two arrays given."""
+def _sort_words(words, spare, first_bit, passes, width):
+    """Put words in order; says whether they are in `spare` now. (To give back an array, Numba calls Python, and Ctrl-C
+    there would become an error of another kind.)"""
+    moved = False
     counts = np.zeros((passes, 1 << width), np.uint32)
     _count(words, uint64(first_bit), uint64(width), counts)
     mask = (_ONE << uint64(width)) - _ONE
@@ -157,12 +159,19 @@ def sort_words(words, spare, first_bit, passes, width):
             spare[places[digit]] = word
             places[digit] += np.uint32(1)
         words, spare = spare, words
-    return words
+        moved = not moved
+    return moved
+
+
+def sort_words(words: Array, spare: Array, first_bit: int, passes: int, width: int) -> Array:
+    """Words (uint64) in order of `passes` digits of `width` bits above `first_bit`: one of the two arrays given."""
+    return spare if _sort_words(words, spare, first_bit, passes, width) else words
 
 
 @njit(nogil=True, cache=True)
 def _sort_apart(words, rows, spare, spare_rows, passes, width):
-    """As `sort_words`, for words that are all key; each takes its row with it."""
+    """As `_sort_words`, for words that are all key; each takes its row with it."""
+    moved = False
     counts = np.zeros((passes, 1 << width), np.uint32)
     _count(words, uint64(0), uint64(width), counts)
     mask = (_ONE << uint64(width)) - _ONE
@@ -181,7 +190,8 @@ def _sort_apart(words, rows, spare, spare_rows, passes, width):
             places[digit] = place + np.uint32(1)
         words, spare = spare, words
         rows, spare_rows = spare_rows, rows
-    return words, rows
+        moved = not moved
+    return moved
 
 
 @njit(nogil=True, cache=True)
@@ -226,13 +236,13 @@ def in_order(major: Array | None, minor: Array) -> tuple[Array, Array, Array]:
         if major is None:
             keys, rows = room(n, np.int64), room(n, np.int32)
             if not (numpy_is_faster() and by_leading_bits(minor, low, minor_bits, row_bits, keys, rows)):
-                rows = _wide_in_order(minor, np.arange(n, dtype=np.int32), low, minor_bits)[1]
+                rows = _wide_in_order(minor, np.arange(n, dtype=np.int32), low, minor_bits)
                 _take(minor, rows, keys)
             return _NONE, keys, rows
-        rows = _wide_in_order(minor, np.arange(n, dtype=np.int32), low, minor_bits)[1]
+        rows = _wide_in_order(minor, np.arange(n, dtype=np.int32), low, minor_bits)
         by_minor = room(n, np.int64)
         _take(major, rows, by_minor)
-        rows = _wide_in_order(by_minor, rows, major_low, major_bits)[1]
+        rows = _wide_in_order(by_minor, rows, major_low, major_bits)
         keys, majors = room(n, np.int64), room(n, np.int64)
         _take(minor, rows, keys)
         _take(major, rows, majors)
@@ -284,10 +294,10 @@ def by_leading_bits(keys: Array, low: int, bits: int, row_bits: int, out: Array,
     return _put_right(out, rows, 4 * keys.size)
 
 
-def _wide_in_order(keys: Array, rows: Array, low: int, bits: int) -> tuple[Array, Array]:
+def _wide_in_order(keys: Array, rows: Array, low: int, bits: int) -> Array:
     n = keys.size
     words, spare, spare_rows = (keys - np.int64(low)).view(np.uint64), room(n, np.uint64), room(n, np.int32)
-    return _sort_apart(words, rows, spare, spare_rows, *digits(bits, n))
+    return spare_rows if _sort_apart(words, rows, spare, spare_rows, *digits(bits, n)) else rows
 
 
 def _few_in_order(major: Array | None, minor: Array) -> Array:
