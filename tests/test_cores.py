@@ -67,6 +67,26 @@ def test_counts_and_batch_mode(data):
     assert sum(batched, Counter()) == sum(expected, Counter())
 
 
+@pytest.mark.parametrize("output", ["rows", "pairs", "count"])
+@pytest.mark.parametrize("how", HOWS)
+@pytest.mark.parametrize(("on", "route"), [("l.k = r.k", "hash"), ("l.k = r.x", "hash"), ("l.k < r.x", "split")])
+def test_self_joins(on, route, how, output):
+    """Whose two roles may look at different columns."""
+    if (route, how) == ("split", "full"):
+        return
+    rng = np.random.default_rng(4)
+    pieces = [pa.table({"ts": range(30 * n, 30 * n + 30), "k": rng.integers(0, 9, 30), "x": rng.integers(0, 9, 30)})
+              for n in range(4)]  # fmt: skip
+    options = {"self_join": True, "output": output}
+    with (
+        wm.StreamJoin(on, wm.within(40), how, cores=2, route=route, **options) as join,
+        wm.StreamJoin(on, wm.within(40), how, cores=1, **options) as alone,
+    ):
+        for call in [*(lambda each, piece=piece: each.push(piece) for piece in pieces), lambda each: each.close()]:
+            found, expected = call(join), call(alone)
+            assert found == expected if output == "count" else in_order(found) == in_order(expected)
+
+
 @given(data=st.data())
 def test_a_join_that_moves_in_the_middle(data):
     scenario = data.draw(scenarios())
@@ -209,6 +229,9 @@ def test_a_core_that_is_killed_ends_the_join():
         assert all(gone(pid) for pid in pids)
         with pytest.raises(RuntimeError, match="make a new StreamJoin"):
             join.push(*batches(2))
+    with join_of("hash", cores=3) as join:  # whose death nobody has noticed
+        join.push(*batches(0))
+        os.kill(join._core.pids[1], signal.SIGKILL)
     with join_of("hash", cores=3) as join:  # another one works
         assert join.push(*batches(0)).num_rows
 

@@ -452,7 +452,7 @@ class StreamJoin(Generic[Answer]):
         """What every core of several is to know."""
         if self._output != "rows":  # no more columns than are looked at
             times = {} if isinstance(self._window, Last) else dict(zip("lr", self._window.time, strict=True))
-            used = {**{side: {name for one, name in plan.columns if one == side} for side in "lr"}}
+            used = {side: {name for one, name in plan.columns if one == side} for side in "lr"}
             left, right = (
                 pa.schema([field for field in schema if field.name in used[side] or field.name == times.get(side)])
                 for side, schema in (("l", left), ("r", right))

@@ -14,6 +14,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from typing import Any
 
 import numpy as np
@@ -70,28 +71,29 @@ class Process:
         self._popen.wait()
 
 
-_idle: list[Process] = []
+_idle: list[tuple[float, Process]] = []  # since when
 _lock = threading.Lock()
 
 
 def lease(count: int) -> list[Process]:
     """So many processes, started or about to."""
     with _lock:
-        waiting = [process for process in _idle if process.alive()]
-        found, _idle[:] = waiting[:count], waiting[count:]
+        late = time.monotonic() - IDLE / 2  # one that may be about to end is none
+        waiting = [(since, process) for since, process in _idle if since > late and process.alive()]
+        found, _idle[:] = [process for _, process in waiting[:count]], waiting[count:]
     return found + [Process() for _ in range(count - len(found))]
 
 
 def give_back(processes: list[Process]) -> None:
     """They have no join any more."""
     with _lock:
-        _idle.extend(processes)
+        _idle.extend((time.monotonic(), process) for process in processes)
 
 
 @atexit.register
 def end_idle() -> None:
     with _lock:
-        for process in _idle:
+        for _, process in _idle:
             process.end()
         _idle.clear()
 

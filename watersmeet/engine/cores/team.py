@@ -80,7 +80,9 @@ class Team:
             if not answered:
                 return False
             for descriptor in answered:
-                self._receive(channels[descriptor])
+                how, answer = self._receive(channels[descriptor])
+                if how == "failed":
+                    raise answer
         return True
 
     # -- as a core ---------------------------------------------------------------------------------------------------
@@ -109,7 +111,10 @@ class Team:
     def end(self) -> None:
         """Let go of the processes; from now on the windows are empty."""
         if self._processes:
-            self._seconds = self._steps()
+            try:
+                self._seconds = self._steps()
+            except Lost:
+                return  # and so are the others
             self._let_go()
             self._processes = []
 
@@ -169,19 +174,20 @@ class Team:
     def _write(self, sent: dict[Side, Sent], routed: bool = False) -> tuple[int, Places]:
         """Put batches, and what belongs to them, where all members see them; says where that is."""
         todo: list[tuple[int, int, Any]] = []
-        known: dict[int, tuple[int, int]] = {}  # a self join has one batch for both sides
+        known: dict[Any, tuple[int, int]] = {}  # a self join has one batch for both sides
         end = 0
         places: Places = {}
         for side, one in sent.items():
             batch = one.batch
             found: dict[str, tuple[int, int]] = {}
             wanted = batch.select(self._columns[side])
-            length = written_size([wanted], wanted.schema)
-            if id(batch) not in known:
-                known[id(batch)] = (end, length)
+            twin = (id(batch), *wanted.schema.names)
+            if twin not in known:
+                length = written_size([wanted], wanted.schema)
+                known[twin] = (end, length)
                 todo.append((end, length, wanted))
                 end = _aligned(end + length)
-            found["batch"] = known[id(batch)]
+            found["batch"] = known[twin]
             arrays = {"late": one.late, "low": one.low, "high": one.high, "settled": one.settled}
             for name, array in arrays.items():
                 if array is not None:
