@@ -72,6 +72,9 @@ PARTS: dict[str, Part] = {
             "tests/test_errors.py", *JOINS, *SELF_JOINS,
         ),
     ),
+    "engine/cores": Part(_of("engine/cores", "member", "team", "spread"), ("tests/test_cores.py",)),
+    "engine/processes": Part(_of("engine/cores", "segments", "channel", "process"), ("tests/test_cores.py",)),
+    "engine/order": Part(_of("engine", "order", "run"), ("tests/test_order.py", "tests/test_run.py")),
     "window/chain": Part(_of("window", "chain", "ticks"), (*WINDOWS, "tests/test_duckdb.py", FAILURES, STATE)),
     "window/rows": Part(_of("window", "rows"), (*KEPT, STATE)),
     "window/payload": Part(_of("window", "payload"), (*KEPT, *JOINS, STATE)),
@@ -113,6 +116,7 @@ PARTS: dict[str, Part] = {
         _of("index", "nested_loop", "adaptive"),
         ("tests/test_hash.py", "tests/test_adaptive.py", *_each("nested_loop", "adaptive")),
     ),
+    "atomics": Part(("watersmeet/atomics.py",), ("tests/test_atomics.py",)),
     "routing/cells": Part(_of("routing", "cells"), ("tests/test_routing.py", ON_SPARK[-1])),
     "routing/choose": Part(
         _of("routing", "choose", "base", "hash", "split", "single"), ("tests/test_routing.py", ON_SPARK[-1])
