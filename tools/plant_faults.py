@@ -1,7 +1,7 @@
 """Plant faults, one at a time, and see whether the tests notice.
 
     python tools/plant_faults.py                           130 faults over all parts
-    python tools/plant_faults.py --part index --count 40   over the parts whose name begins so
+    python tools/plant_faults.py --part index --count 40   over the parts whose name begins so (or: index,query)
     python tools/plant_faults.py --only 'hash.py | _link'  those drawn whose id has this text
     python tools/plant_faults.py --list                    which would be planted, and nothing else
 
@@ -47,7 +47,7 @@ GIB = 1 << 30
 
 def main() -> int:
     options = _options()
-    parts = [name for name in PARTS if name.startswith(options.part)]
+    parts = [name for name in PARTS if name.startswith(tuple(options.part.split(",")))]
     if not parts:
         raise SystemExit(f"--part {options.part!r}: there is none that begins so; parts are {', '.join(PARTS)}")
     equivalent = {one["id"]: one["reason"] for one in json.loads(EQUIVALENT.read_text())}
@@ -65,8 +65,9 @@ def main() -> int:
         pristine = Path(folder) / "pristine"
         _copy(ROOT, pristine)
         todo = [(part, fault) for part, fault in todo if not results.has(fault, _version(pristine, part))]
-        limits = {part: _limit(pristine, part, options) for part in sorted({part for part, _ in todo})}
         with ThreadPoolExecutor(options.jobs) as pool:
+            used = sorted({part for part, _ in todo})
+            limits = dict(zip(used, pool.map(lambda part: _limit(pristine, part, options), used), strict=True))
             running = [
                 pool.submit(tried, pristine, Path(folder) / f"fault-{n}", part, fault, limits[part], options.memory)
                 for n, (part, fault) in enumerate(todo)
@@ -82,7 +83,7 @@ def main() -> int:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--part", default="", help="parts whose name begins so (default: all)")
+    parser.add_argument("--part", default="", help="parts whose name begins so, or so (default: all)")
     parser.add_argument("--count", type=int, default=130, help="faults, over all parts together")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=1, help="faults tried at a time")
