@@ -115,6 +115,20 @@ def test_a_stream_far_ahead_waits_for_the_other():
     assert join.metrics.late_left == join.metrics.late_right == 0
 
 
+def test_nobody_waits_for_a_stream_at_its_end():
+    join = wm.StreamJoin("l.k = r.k", wm.within(15), left_schema=SCHEMA, right_schema=SCHEMA, output="count")
+    counts, over = [], threading.Event()
+
+    def take():
+        counts.extend(join.run((batch(n) for n in range(100)), [batch(0)], ahead=2))
+        over.set()
+
+    threading.Thread(target=take, daemon=True).start()
+    assert over.wait(60)
+    alone = wm.StreamJoin("l.k = r.k", wm.within(15), output="count")
+    assert sum(counts) == alone.push(batch(0), batch(0)) + sum(alone.push(left=batch(n)) for n in range(1, 100))
+
+
 def test_a_stream_that_may_be_idle_is_not_waited_for():
     release = threading.Event()
 
