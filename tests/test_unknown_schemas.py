@@ -100,3 +100,11 @@ def test_pairs_of_a_stream_whose_other_side_never_came(how, side):
     join.push(**{side: pa.table({"k": [7, 8, 9]})})
     alone = {"left": [None] * 3, "right": [None] * 3, side: [0, 1, 2]}
     assert join.close().to_pydict() == alone
+
+
+def test_numbers_have_no_schema():
+    join = wm.StreamJoin("l.k = r.k", wm.within(5), output="count")
+    assert join.schema is None
+    batch = pa.table({"ts": [1], "k": [1]})
+    assert join.push(batch, batch) == 1
+    assert join.schema is None

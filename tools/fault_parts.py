@@ -62,7 +62,7 @@ PARTS: dict[str, Part] = {
         _of("engine", "join", "calls"),
         (
             "tests/test_errors.py", "tests/test_explain.py", "tests/test_inputs.py", "tests/test_unknown_schemas.py",
-            *WINDOWS, "tests/test_failures.py",
+            "tests/test_public_types.py", *WINDOWS, "tests/test_failures.py",
         ),
     ),
     "engine/results": Part(
@@ -78,7 +78,7 @@ PARTS: dict[str, Part] = {
     "window/chain": Part(_of("window", "chain", "ticks"), (*WINDOWS, "tests/test_duckdb.py", FAILURES, STATE)),
     "window/rows": Part(_of("window", "rows"), (*KEPT, STATE)),
     "window/payload": Part(_of("window", "payload"), (*KEPT, *JOINS, STATE)),
-    "window/chunks": Part(_of("window", "chunks", "gather"), (*KEPT, *JOINS, STATE)),
+    "window/chunks": Part(_of("window", "chunks", "gather"), (*KEPT, "tests/test_column_types.py", *JOINS, STATE)),
     "window/watermark": Part(_of("window", "watermark"), ("tests/test_idle.py", *WINDOWS)),
     "query/plan": Part(_of("query", "plan", "terms"), QUERY),
     "query/linear": Part(_of("query", "linear", "ranges"), QUERY),
