@@ -10,8 +10,12 @@ order what is written before a `store` before what is read behind a `load` that 
 
 from __future__ import annotations
 
+from typing import Any
+
 from numba import njit, types
 from numba.extending import intrinsic
+
+_instruction: Any = intrinsic  # called without the first parameter, which type checkers do not know
 
 
 def _pointer(context, builder, signature, args):
@@ -24,7 +28,7 @@ def _check(array, *values):
     return isinstance(array, types.Array) and array.dtype == types.int64 and array.ndim == 1 and array.mutable
 
 
-@intrinsic
+@_instruction
 def fetch_add(typing, array, index, value):
     """Add to an element; gives what it was before."""
     if not _check(array):
@@ -36,7 +40,7 @@ def fetch_add(typing, array, index, value):
     return types.int64(array, types.intp, types.int64), code
 
 
-@intrinsic
+@_instruction
 def compare_and_swap(typing, array, index, expected, new):
     """If an element is as expected, make it new, and say so."""
     if not _check(array):
@@ -50,7 +54,7 @@ def compare_and_swap(typing, array, index, expected, new):
     return types.boolean(array, types.intp, types.int64, types.int64), code
 
 
-@intrinsic
+@_instruction
 def load(typing, array, index):
     """An element, and all that was written before it was stored."""
     if not _check(array):
@@ -62,7 +66,7 @@ def load(typing, array, index):
     return types.int64(array, types.intp), code
 
 
-@intrinsic
+@_instruction
 def store(typing, array, index, value):
     """Set an element; whoever loads it sees all that was written before."""
     if not _check(array):
@@ -75,10 +79,28 @@ def store(typing, array, index, value):
     return types.none(array, types.intp, types.int64), code
 
 
+@_instruction
+def uncounted(typing, array):
+    """The same array, without a count of references: threads would take that from each other all the time.
+
+    Whoever calls the kernel must hold on to the array.
+    """
+    if not isinstance(array, types.Array):
+        return None
+
+    def code(context, builder, signature, args):
+        same = context.make_array(signature.return_type)(context, builder, args[0])
+        same.meminfo = same.meminfo.type(None)
+        same.parent = same.parent.type(None)
+        return same._getvalue()
+
+    return array(array), code
+
+
 @njit(inline="always")
 def try_lock(locks, i):
     """Take the lock if it is free, and say so."""
-    return load(locks, i) == 0 and compare_and_swap(locks, i, 0, 1)  # type: ignore[call-arg]
+    return load(locks, i) == 0 and compare_and_swap(locks, i, 0, 1)
 
 
 @njit(inline="always")
@@ -90,8 +112,8 @@ def lock(locks, i):
 
 @njit(inline="always")
 def unlock(locks, i):
-    store(locks, i, 0)  # type: ignore[call-arg]
+    store(locks, i, 0)
 
 
-__all__ = ["compare_and_swap", "fetch_add", "load", "lock", "store", "try_lock", "unlock"]
+__all__ = ["compare_and_swap", "fetch_add", "load", "lock", "store", "try_lock", "uncounted", "unlock"]
 

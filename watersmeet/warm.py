@@ -161,8 +161,16 @@ def large() -> None:
     route.places("left", plan.left.of(batch), np.arange(ROWS))
 
 
+def shared() -> None:
+    """Threads that share an index."""
+    for on in ("band", "bands"):
+        for output in ("pairs", "count"):
+            for window, in_order in ((wm.within(ROWS), True), (wm.within(ROWS, lateness=ROWS), False)):
+                run(PREDICATES[on], window, "inner", False, in_order, output=output, cores=1, route="shared")
+
+
 # Adaptive has no kernels but those of other indexes.
 JOBS: dict[str, Callable[[], None]] = {
     index.name: partial(with_index, index()) for index in reversed(INDEXES) if index is not Adaptive
 }
-JOBS |= {"results": results, "large": large}
+JOBS |= {"results": results, "large": large, "shared": shared}

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from watersmeet.interrupts import uninterrupted
+from watersmeet.parameters import MOST_CORES
 
 T = TypeVar("T")
 
@@ -50,12 +51,7 @@ class Workers:
 
         Where the block fails the work may be going on: see `stop`.
         """
-        if self.threads == 1:
-            done: Future[T] = Future()
-            done.set_result(work())
-            yield done
-            return
-        future = self._submit(work)
+        future = self.start(work)
         yield future
         wait([future])
 
@@ -72,7 +68,7 @@ class Workers:
                 mine.append((number, work(item)))
             return mine
 
-        futures = [self._submit(drain) for _ in range(min(self.threads, len(items)) - 1)]
+        futures = [self.submit(drain) for _ in range(min(self.threads, len(items)) - 1)]
         results = drain()
         for future in futures:
             # One that has not begun has nothing left to do; to wait for it would be for ever if this is its thread.
@@ -87,10 +83,20 @@ class Workers:
             return (work(item) for item in items)
         return iter(self.map(work, items))
 
-    def _submit(self, work: Callable[[], T]) -> Future[T]:
+    def start(self, work: Callable[[], T]) -> Future[T]:
+        """Do `work` on another thread, where there is one, and go on; else do it now. `stop` waits for it."""
+        if self.threads > 1:
+            return self.submit(work)
+        done: Future[T] = Future()
+        done.set_result(work())
+        return done
+
+    def submit(self, work: Callable[[], T]) -> Future[T]:
+        """Do `work` on another thread, whatever `threads` says."""
         with uninterrupted():  # or a thread might have begun of which the pool does not know
             if self._pool is None:
-                self._pool = ThreadPoolExecutor(self.threads - 1, thread_name_prefix="watersmeet")
+                # It starts a thread when there is work and none is idle; nobody hands out work for more than `threads`.
+                self._pool = ThreadPoolExecutor(MOST_CORES, thread_name_prefix="watersmeet")
             return self._pool.submit(work)
 
     def stop(self) -> None:

@@ -131,7 +131,7 @@ class JoinCore:
         def put(start: int, stop: int) -> None:
             columns = payload.take(np.arange(sub.base + start, sub.base + stop))
             keys = plan.of(pa.RecordBatch.from_arrays(columns, schema=payload.schema)).keys()
-            live = _both(keys.live, sub.live(start, stop))
+            live = both(keys.live, sub.live(start, stop))
             structure.insert(self.index.entries(keys.equal, keys.ordered, live, stop - start, self._workers), start)
 
         for start in range(0, sub.size, _REMADE_ROWS):
@@ -152,22 +152,28 @@ class JoinCore:
         Visitors only probe: they are stored in another core. For inner joins of two streams.
         """
         unneeded = self._unneeded_below(expired_below)
-        if len(self.shares) == 1:
-            if arrivals:
-                self._arrive_in_both_roles(arrivals, self._needed_from("left", [arrivals], unneeded), results)
-        else:
-            for side in SIDES:
-                if visitors and side in visitors:
-                    self._visit(side, visitors[side], results)
-                if side in arrivals:
-                    keep = self._needed_from(side, [arrivals, visitors or {}], unneeded)
-                    self._arrive(side, arrivals[side], keep, results)
+        self._take_in(arrivals, visitors or {}, unneeded, results)
         begin = time.perf_counter()
         for side in SIDES:
             if self.alone[side] and expired_below[side] is not None:
                 self._come_out(side, expired_below[side], results)
         self._expire(unneeded)
         self.metrics.seconds["expire"] += time.perf_counter() - begin
+
+    def _take_in(
+        self, arrivals: dict[Side, Arrival], visitors: dict[Side, Arrival], unneeded: Ticks, results: Results
+    ) -> None:
+        """Let tuples find their partners, and store those that do not only visit."""
+        if len(self.shares) == 1:
+            if arrivals:
+                self._arrive_in_both_roles(arrivals, self._needed_from("left", [arrivals], unneeded), results)
+            return
+        for side in SIDES:
+            if side in visitors:
+                self._visit(side, visitors[side], results)
+            if side in arrivals:
+                keep = self._needed_from(side, [arrivals, visitors], unneeded)
+                self._arrive(side, arrivals[side], keep, results)
 
     def put(self, side: Side, arrival: Arrival, settled: Array) -> None:
         """Store tuples that have met all that came before; some of them are settled."""
@@ -292,9 +298,13 @@ class JoinCore:
         with self.metrics.timed("keys"):
             keys = tuples.keys()
         with self.metrics.timed("sort"):
-            early = None if keep is None or arrival.span.least >= keep else arrival.ticks >= keep
-            live = _both(_both(keys.live, arrival.on_time), early)
+            live = self._stored_rows(arrival, keys.live, keep)
             return live, self.index.entries(keys.equal, keys.ordered, live, arrival.rows, self._workers)
+
+    def _stored_rows(self, arrival: Arrival, live: Array | None, keep: int | None) -> Array | None:
+        """Of the rows that can match at all, those that go into the index; None: all."""
+        early = None if keep is None or arrival.span.least >= keep else arrival.ticks >= keep
+        return both(both(live, arrival.on_time), early)
 
     def _probes(self, side: Side, arrival: Arrival, tuples: Tuples, live: Array | None, entries: Any) -> Any:
         """What the index is to look for; None while no tuple of the other side has come.
@@ -306,7 +316,7 @@ class JoinCore:
         with self.metrics.timed("keys"):
             probe = tuples.probe()
         with self.metrics.timed("sort"):
-            asks = _both(probe.live, arrival.on_time)
+            asks = both(probe.live, arrival.on_time)
             known = entries if _same(asks, live) else None
             return self.index.probes(probe.equal, probe.lows, probe.highs, asks, arrival.rows, self._workers, known)
 
@@ -382,7 +392,7 @@ class JoinCore:
             self.chains[sides[0]].check_invariants()
 
 
-def _both(a: Array | None, b: Array | None) -> Array | None:
+def both(a: Array | None, b: Array | None) -> Array | None:
     return b if a is None else a if b is None else a & b
 
 

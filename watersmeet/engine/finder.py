@@ -95,6 +95,34 @@ class Finder:
                 self._add_in_order(batch, pieces, results)
         return pieces
 
+    def take(self, batch: Ready, pieces: list[Piece], results: Results) -> list[Piece]:
+        """Check and add pairs that were found elsewhere, in order of arrival; gives those that are any."""
+        sorts = self._order == "inner"
+
+        def made(piece: Piece) -> _Found:
+            begin = time.perf_counter()
+            return self._made(batch, results, sorts, self._checked(batch, piece), begin)
+
+        kept: list[Piece] = []
+        for part in self._workers.each(made, pieces):
+            self._metrics.seconds["probe"] += part.probe_seconds
+            self._metrics.seconds["gather"] += part.gather_seconds
+            results.add(part.rows, part.batches)
+            kept += part.pieces
+        if sorts and not results.counts_only and self._how not in ("semi", "anti"):
+            with self._metrics.timed("gather"):
+                self._add_in_order(batch, kept, results)
+        return kept
+
+    def _checked(self, batch: Ready, piece: Piece) -> list[Piece]:
+        """What of a piece satisfies the residual, if anything."""
+        residual = self._sides[batch.side].residual
+        sub, rows, partners = piece
+        if residual is not None:
+            keep = self._keep(batch, residual, sub, rows, partners)
+            rows, partners = rows[keep], partners[keep]
+        return [(sub, rows, partners)] if rows.size else []
+
     def pairs_in_order(self, batch: Ready, pieces: list[Piece]) -> tuple[Array, Array]:
         """Positions of a batch's tuples and of their partners."""
         found = [(sub.base, rows, partners) for sub, rows, partners in pieces]
@@ -121,13 +149,12 @@ class Finder:
             return _Found([], 0, count, [], time.perf_counter() - begin, 0.0)
         pieces: list[Piece] = []
         for target in batch.targets:
-            sub = target.subwindow
-            for rows, partners in sub.structure.find(probes, start, stop, target.bounds):
-                if residual is not None:
-                    keep = self._keep(batch, residual, sub, rows, partners)
-                    rows, partners = rows[keep], partners[keep]
-                if rows.size:
-                    pieces.append((sub, rows, partners))
+            for found in target.subwindow.structure.find(probes, start, stop, target.bounds):
+                pieces += self._checked(batch, (target.subwindow, *found))
+        return self._made(batch, results, sorts, pieces, begin)
+
+    def _made(self, batch: Ready, results: Results, sorts: bool, pieces: list[Piece], begin: float) -> _Found:
+        """Results of pairs, unless they are to be sorted first; they were looked for since `begin`."""
         middle = time.perf_counter()
         total = sum(rows.size for _, rows, _ in pieces)
         if self._how in ("semi", "anti"):

@@ -41,6 +41,7 @@ from watersmeet.engine.results import (
     rows_schema,
 )
 from watersmeet.engine.run import Progress, Run, run, run_async
+from watersmeet.engine.shared import SharedCore, shared_index
 from watersmeet.engine.sizes import Sizes
 from watersmeet.index import Index
 from watersmeet.interrupts import uninterrupted
@@ -69,8 +70,9 @@ class StreamJoin(Generic[Answer]):
     index: "auto", "nested_loop", "hash", "bisort", "rap_table", "wib_tree", "adaptive", "btree", "frozen_btree",
         "im_tree", "pim_tree", or a configured object of `watersmeet.index`.
     cores: how many of the machine's cores to use, by default all. A join of large pushes moves to as many processes.
-    route: which core gets a tuple: "auto", "hash" (by an equality), "cells" (by a band), "split" (any predicate), or
-        "single": one core has all, and others help it with large pushes.
+    route: which core gets a tuple: "auto", "hash" (by an equality), "cells" (by a band), "split" (any predicate),
+        "shared": threads share one PIM-Tree a window, or "single": one core has all, and others help it with large
+        pushes.
     order: of the results: "none", "outer" (those of an earlier tuple first), "inner" (and of one tuple, those with its
         oldest partner first), or `punctuate(every=n)` (those of n tuples before those of the next n).
     suffix: for right columns whose name the left has too.
@@ -157,6 +159,8 @@ class StreamJoin(Generic[Answer]):
         self._order: Order = order
         self._batch_rows = batch_rows
         self._sizes = Sizes(subwindows, subwindow_rows)
+        if route == "shared" and self._sizes != Sizes():
+            raise ValueError("route 'shared' has one tree a window: leave out subwindows and subwindow_rows")
         self._now = clock
         self._collecting_since: float | None = None
         self._workers = Workers(cores)
@@ -310,6 +314,24 @@ class StreamJoin(Generic[Answer]):
         return None if self._output == "count" or self._core is None else self._schema
 
     @property
+    def cores(self) -> int:
+        """How many cores it uses. May be set at any time where these are threads (routes "shared" and "single"); with
+        "shared" threads come and go in the middle of a push of another thread, too."""
+        return self._workers.threads
+
+    @cores.setter
+    def cores(self, cores: SupportsIndex) -> None:
+        number = whole("cores", cores, most=MOST_CORES)
+        if self._spread.route.cores > 1:
+            raise ValueError(
+                "cores cannot change where each has its part of the windows; make a new StreamJoin, or use "
+                "route='shared'"
+            )
+        self._workers.threads = self._spread.cores = number
+        if isinstance(self._core, SharedCore):
+            self._core.wanted(number)
+
+    @property
     def metrics(self) -> Metrics:
         """Rows in, out, late and stored, bytes, watermark, time per step."""
         with self._calls.turn("metrics"):
@@ -430,7 +452,9 @@ class StreamJoin(Generic[Answer]):
 
     def _bind(self, left: pa.Schema, right: pa.Schema) -> None:
         window = self._window.bind(left, right)
-        plan, index, why = plan_and_index(self._on, left, right, self._index)
+        core = SharedCore if self._spread.shares else JoinCore
+        wanted = shared_index(self._index) if self._spread.shares else self._index
+        plan, index, why = plan_and_index(self._on, left, right, wanted)
         left_only = self._how in ("semi", "anti")
         if self._output == "pairs":
             schema = pairs_schema(left_only)
@@ -438,7 +462,7 @@ class StreamJoin(Generic[Answer]):
             schema = rows_schema(left, None if left_only else right, self._suffix)
         schemas: dict[Side, pa.Schema] = {"left": left, "right": right}
         self._spread.bind(plan, left, right, self._how, self._order, partial(self._share, plan, index, left, right))
-        self._core = JoinCore(
+        self._core = core(
             plan, window, schemas, self._how, index, self._sizes, self._workers, self._metrics, self._self_join,
             by_row=self._output == "rows", order=self._order,
         )  # fmt: skip

@@ -15,7 +15,7 @@ from watersmeet.routing.hash import Hashed
 from watersmeet.routing.single import Single
 from watersmeet.routing.split import Split
 
-ROUTES = ("auto", "hash", "cells", "split", "single")
+ROUTES = ("auto", "hash", "cells", "split", "shared", "single")
 
 #: The side whose tuples must see all of their partners in one core.
 _ANCHORS: dict[str, Side | None] = {"inner": None, "left": "left", "semi": "left", "anti": "left", "right": "right"}
@@ -26,6 +26,8 @@ def choose_route(
 ) -> tuple[Route, str]:
     """The route, and the reason in words; ValueError for one that cannot give exact results."""
     one_of("route", wanted, ROUTES)
+    if wanted == "shared":
+        raise ValueError("route 'shared' is for threads of one process (StreamJoin); use 'auto'")
     if wanted == "single" or (wanted == "auto" and cores == 1):
         return Single(), "as asked for" if wanted == "single" else "there is one core"
     if wanted == "hash" and not plan.equality:

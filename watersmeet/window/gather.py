@@ -170,13 +170,11 @@ class ColumnKind:
         self.offset_type = None if extension else _OFFSETS.get(type_)
         self.boolean = pa.types.is_boolean(type_)
         width = None
-        if not (self.boolean or pa.types.is_nested(type_) or extension):
+        if not (extension or pa.types.is_dictionary(type_) or pa.types.is_null(type_)):
             try:
-                width = type_.bit_width // 8
-            except ValueError:
-                width = None
-        if pa.types.is_dictionary(type_) or pa.types.is_null(type_):
-            width = None
+                width = type_.bit_width // 8  # of a boolean 0
+            except ValueError:  # it has none
+                pass
         self.width = width
         self.direct = self.boolean or bool(width) or self.offset_type is not None
 

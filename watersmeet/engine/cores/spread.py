@@ -40,6 +40,11 @@ class Spread:
         self.route: Route = Single()
         self.why = ""
 
+    @property
+    def shares(self) -> bool:
+        """Whether threads share one index."""
+        return self._wanted == "shared"
+
     def bind(
         self,
         plan: JoinPlan,
@@ -50,6 +55,8 @@ class Spread:
         share: Callable[[Route], Share],
     ) -> None:
         """The join is known now. Raises for a route that it cannot take."""
+        if self.shares:
+            return
         self.route, self.why = choose_route(self._wanted, plan, left, right, how, self.cores)
         if order != "none":
             if self._wanted not in ("auto", "single"):
@@ -78,6 +85,8 @@ class Spread:
 
     def text(self, core: JoinCore | Team | None) -> str:
         """For explain()."""
+        if self.shares:
+            return f"{self.cores} threads, which share one index"
         if self.cores == 1 or (self.route.cores == 1 and core is not None):
             return "1" if self.cores == 1 else f"1, {self.cores - 1} more help it with large pushes, because {self.why}"
         if isinstance(core, Team):

@@ -167,6 +167,25 @@ class Trees:
         new.books[kernels.SPARE_INNERS] += inners - old.counts.size
         self._nodes = new
 
+    @property
+    def parts(self) -> tuple[Nodes, Levels]:
+        """The nodes, and the way to each tree, by reference."""
+        return self._nodes, self._levels
+
+    def reserve(self, entries: int) -> None:
+        """Have nodes for so many more entries, wherever they go.
+
+        A leaf that is full is split by the next entry, and one that comes of that by as many as it has places free.
+        """
+        nodes, half = self._nodes, max(self._fan_out // 2, 1)
+        trees, books = nodes.roots.size, nodes.books
+        leaves = min(entries, trees + int(books[kernels.LEAVES_USED]) + entries // half + 1)
+        inners = 4 * int(books[kernels.INNERS_USED]) + 3 * leaves  # each level has half as many splits as that below
+        more = [leaves - int(books[kernels.SPARE_LEAVES]), inners - int(books[kernels.SPARE_INNERS])]
+        if max(more) > 0:
+            sizes = nodes.filled.size, nodes.counts.size
+            self._resize(*(grown(size, size + max(need, 0)) for size, need in zip(sizes, more, strict=True)))
+
     def insert(self, keys: Array, rows: Array, first_row: int) -> None:
         """O(log n) a tuple."""
         done = 0

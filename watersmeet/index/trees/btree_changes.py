@@ -12,6 +12,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit, uint64
 
+from watersmeet.atomics import fetch_add
 from watersmeet.index.sorted.bisort_kernels import GREATEST
 from watersmeet.index.trees.btree_kernels import (
     FREE_INNER,
@@ -28,28 +29,30 @@ from watersmeet.index.trees.css_tree import CHUNK, count_below, route
 
 
 @njit(inline="always")
-def _after(key):
+def after(key):
     """The bound below which are the keys up to this one. (Of the greatest key none, but the trees allow for that.)"""
     return key + np.int64(key < GREATEST)
 
 
 @njit
 def _take(books, used, free, spare, above, keys, width):
-    """A node: one that was freed, or the first never used. `used`, `free` and `spare` are places of `books`."""
+    """A node: one that was freed, or the first never used. `used`, `free` and `spare` are places of `books`.
+
+    Where trees change at the same time (shared_kernels.py) nothing is ever freed.
+    """
     node = books[free]
     if node >= 0:
         books[free] = above[node]
     else:
-        node = books[used]
-        books[used] += 1
-    books[spare] -= 1
+        node = fetch_add(books, used, 1)
+    fetch_add(books, spare, -1)
     for j in range(width):
         keys[uint64(node) * width + uint64(j)] = GREATEST
     return node
 
 
 @njit
-def _take_leaf(nodes, width):
+def take_leaf(nodes, width):
     leaf = _take(nodes.books, LEAVES_USED, FREE_LEAF, SPARE_LEAVES, nodes.leaf_above, nodes.keys, width)
     nodes.filled[leaf] = 0
     nodes.following[leaf] = -1
@@ -147,14 +150,14 @@ def _add_child(nodes, fan_out, width, leaf, separator, right):
 
 
 @njit
-def _split(nodes, fan_out, width, leaf, place):
+def split(nodes, fan_out, width, leaf, place):
     """Move the upper half of a full leaf to a new one, which it returns.
 
     A key that comes behind all others leaves the old leaf full: where keys ascend none would come to fill it.
     """
     following = np.int64(nodes.following[leaf])
     half = fan_out if place == fan_out and following < 0 else fan_out // 2
-    right = _take_leaf(nodes, width)
+    right = take_leaf(nodes, width)
     at = uint64(leaf) * width
     to = uint64(right) * width
     for j in range(half, fan_out):
@@ -173,7 +176,7 @@ def _split(nodes, fan_out, width, leaf, place):
 
 
 @njit(inline="always")
-def _shift_up(keys, rows, start, stop):
+def shift_up(keys, rows, start, stop):
     """Move the entries in keys[start:stop] one place on."""
     while stop > start:
         keys[stop] = keys[stop - uint64(1)]
@@ -201,12 +204,12 @@ def insert(nodes, fan_out, levels, keys, rows, first_row, first):
         count = min(CHUNK, n - first)
         route(levels, keys, first, count, trees)
         for i in range(count):
-            bounds[i] = _after(keys[first + i])
+            bounds[i] = after(keys[first + i])
             tree = trees[i]
             if nodes.roots[tree] < 0:
                 if nodes.books[SPARE_LEAVES] == 0:
                     return first
-                root = _take_leaf(nodes, width)
+                root = take_leaf(nodes, width)
                 nodes.leaf_above[root] = -1 - tree
                 nodes.roots[tree] = root
                 nodes.heights[tree] = 0
@@ -236,14 +239,14 @@ def insert(nodes, fan_out, levels, keys, rows, first_row, first):
             if filled == fan_out:
                 if nodes.books[SPARE_LEAVES] == 0 or nodes.books[SPARE_INNERS] <= nodes.heights[trees[i]]:
                     return first + i
-                right = _split(nodes, fan_out, width, leaf, place)
+                right = split(nodes, fan_out, width, leaf, place)
                 filled = np.int64(filleds[uint64(leaf)])
                 if place >= filled:
                     place -= filled
                     leaf = np.int64(right)
                     filled = np.int64(filleds[uint64(leaf)])
             at = uint64(leaf) * width
-            _shift_up(leaf_keys, leaf_rows, at + uint64(place), at + uint64(filled))
+            shift_up(leaf_keys, leaf_rows, at + uint64(place), at + uint64(filled))
             leaf_keys[at + uint64(place)] = key
             leaf_rows[at + uint64(place)] = rows[first + i] + first_row
             filleds[uint64(leaf)] = filled + 1

@@ -228,6 +228,35 @@ def _count(levels, keys, rows, size, lows, highs, probe_rows, first, stop, mode,
     return n
 
 
+@njit(nogil=True, cache=True)
+def _merged(keys, rows, size, gone, new_keys, new_rows, out_keys, out_rows):
+    """Merge entries with new ones, which come behind those of the same key; says how many there are then.
+
+    Rows of the old ones get `gone` taken off, and those that are negative then are left out.
+    """
+    n = uint64(0)
+    i = uint64(0)
+    end = uint64(size)
+    for j in range(uint64(new_keys.size)):
+        key = new_keys[j]
+        while i < end and keys[i] <= key:
+            row = np.int32(rows[i] - gone)
+            out_keys[n] = keys[i]
+            out_rows[n] = row
+            n += uint64(1) if row >= 0 else uint64(0)
+            i += uint64(1)
+        out_keys[n] = key
+        out_rows[n] = new_rows[j]
+        n += uint64(1)
+    while i < end:
+        row = np.int32(rows[i] - gone)
+        out_keys[n] = keys[i]
+        out_rows[n] = row
+        n += uint64(1) if row >= 0 else uint64(0)
+        i += uint64(1)
+    return np.int64(n)
+
+
 class CSSTree:
     """Sorted keys with their rows, and the separators over them."""
 
@@ -252,6 +281,20 @@ class CSSTree:
         merge(SINGLE, _NO_CODE, run, self.size, batch, first_row, self._workers)
         self.size = size
         self._build()
+
+    def become(self, source: CSSTree, gone: int, keys: Array, rows: Array) -> None:
+        """Let go of all entries and take those of `source`, without rows below `gone` and with the others numbered
+        from 0, and sorted new ones. O(n)."""
+        self.size = 0
+        need = source.size + keys.size
+        if need > self._keys.size - self._pad:
+            self._reserve(grown(self._keys.size - self._pad, need))
+        self.size = _merged(*source.arrays(), source.size, gone, keys, rows, self._keys, self._rows)
+        self._build()
+
+    def arrays(self) -> tuple[Array, Array]:
+        """Keys and rows, with what lies behind the last, by reference."""
+        return self._keys, self._rows
 
     def forget(self, gone: int, build: bool = True) -> None:
         """Drop the rows below `gone` and number the others from 0; `build=False` if a merge follows. O(n)."""
