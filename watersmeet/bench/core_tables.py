@@ -1,0 +1,48 @@
+"""The results of `watersmeet bench cores` as tables, for report.py: a table a part, contenders side by side."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from watersmeet.bench.report import Table, both, claims_table, count, number
+from watersmeet.bench.rounds import median, typical
+
+TITLES = {  # of the rounds the median, and the best in brackets
+    "topologies": "1,000 tuples/s by join cores, nested loop, |x - a| <= 10 and |y - b| <= 10 over last(window)",
+    "fan_out": "1,000 tuples/s by the fan-out of SplitJoin's trees",
+    "ordering": "1,000 tuples/s by the order of SplitJoin's results",
+    "latency": "latencies in microseconds, at one rate for all",
+}
+STATISTICS = ("mean", "median", "p90", "p99")
+
+
+def core_tables(results: dict[str, Any]) -> list[Table]:
+    found = []
+    for part in dict.fromkeys(row["part"] for row in results["results"]):
+        rows = [row for row in results["results"] if row["part"] == part]
+        made = latencies(rows) if "latency" in rows[0] else speeds(rows)
+        found.append((f"{part}: {TITLES.get(part, '1,000 tuples/s')}", *made))
+    return found + claims_table(results)
+
+
+def speeds(rows: list[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
+    cells: dict[tuple[str, ...], dict[str, str]] = {}
+    for row in rows:
+        where = (count(row["window"]), row["setting"], str(row["cores"]))
+        cells.setdefault(where, {})[row["contender"]] = both(typical(row), row["tuples_per_s"], 1e3)
+    contenders = list(dict.fromkeys(row["contender"] for row in rows))
+    lines = [[*where, *(line.get(name, "-") for name in contenders)] for where, line in cells.items()]
+    return ["window", "setting", "cores", *contenders], lines
+
+
+def latencies(rows: list[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
+    """Medians over the rounds."""
+    kinds = list(rows[0]["latency"])
+    lines = []
+    for row in rows:
+        values = [
+            number(1e6 * median([one[name] for one in row["latency"][kind]])) for kind in kinds for name in STATISTICS
+        ]
+        lines.append([count(row["window"]), str(row["cores"]), row["contender"], f"{row['rate']:,.0f}", *values])
+    header = ["window", "cores", "contender", "tuples/s"]
+    return header + [f"{kind} {name}" for kind in kinds for name in STATISTICS], lines
