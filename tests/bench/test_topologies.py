@@ -191,7 +191,7 @@ def test_results_come_in_order(cores, fan_out, order, expected):
                 assert pieces == sorted(pieces)
 
 
-def test_only_inner_order_costs_nothing_where_partners_are_many():
+def test_outer_order_alone_does_not_put_partners_in_order():
     """What makes the test above one that can fail: cores do find later partners first."""
     given = arrivals(INTERLEAVED["in turn"], domain=4)
     found = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from watersmeet.bench.report import Table, both, claims_table, count, number
@@ -22,17 +23,37 @@ def core_tables(results: dict[str, Any]) -> list[Table]:
         rows = [row for row in results["results"] if row["part"] == part]
         made = latencies(rows) if "latency" in rows[0] else speeds(rows)
         found.append((f"{part}: {TITLES.get(part, '1,000 tuples/s')}", *made))
+        if part == "topologies":
+            found.append((f"{part}: tuples/s a core, of what it does alone", *scaling(rows)))
     return found + claims_table(results)
 
 
 def speeds(rows: list[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
+    return side_by_side(rows, lambda row: both(typical(row), row["tuples_per_s"], 1e3))
+
+
+def side_by_side(
+    rows: list[dict[str, Any]], shown: Callable[[dict[str, Any]], str]
+) -> tuple[list[str], list[list[str]]]:
+    """A column a contender."""
     cells: dict[tuple[str, ...], dict[str, str]] = {}
     for row in rows:
         where = (count(row["window"]), row["setting"], str(row["cores"]))
-        cells.setdefault(where, {})[row["contender"]] = both(typical(row), row["tuples_per_s"], 1e3)
+        cells.setdefault(where, {})[row["contender"]] = shown(row)
     contenders = list(dict.fromkeys(row["contender"] for row in rows))
     lines = [[*where, *(line.get(name, "-") for name in contenders)] for where, line in cells.items()]
     return ["window", "setting", "cores", *contenders], lines
+
+
+def scaling(rows: list[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
+    """By the medians; what does not get faster by more cores goes down with their number."""
+    alone = {(row["window"], row["contender"]): typical(row) for row in rows if row["cores"] == 1}
+    shares = [
+        row | {"share": (typical(row) or 0.0) / row["cores"] / (alone[row["window"], row["contender"]] or 1.0)}
+        for row in rows
+        if (row["window"], row["contender"]) in alone
+    ]
+    return side_by_side(shares, lambda row: f"{100 * row['share']:.0f}%")
 
 
 def latencies(rows: list[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:

@@ -4,9 +4,9 @@
     handshake   a chain: R flows to the right, S to the left, and all meet   Teubner, Mueller 2011
     llhj        the same chain, but tuples run ahead to their homes          Roy, Teubner, Gemulla 2014
 
-Here they are compared with each other; the engine joins batches, over indexes, and is faster than any of them. Each
-core, relay, merger and feeder is a thread that runs one kernel from the first tuple to the last; threads talk through
-rings (rings.py), and nothing else. All get the same input and give the same results: a tuple joins with those of the
+They are here to be compared with each other; the engine joins batches, over indexes. Each core, relay, merger and
+feeder is a thread that runs one kernel from the first tuple to the last; threads talk through rings (rings.py), and
+nothing else. All get the same input and give the same results: a tuple joins with those of the
 other stream that came before it and are in its window (arrivals.py), whichever way the two meet.
 
     outcome = join("split", Job(uniform(10_000), last(1024), cores=4))

@@ -10,12 +10,13 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from watersmeet.bench.topologies.arrivals import R, S
 from watersmeet.bench.topologies.rings import WORDS, put, room, slot
 from watersmeet.bench.topologies.waiting import rest
 
 KIND, POSITION, VALUES, OWN, SEEN, HOME, PREVIOUS, MARK = range(WORDS)
 LATER, EARLIER, COMPARED = 1, 2, 3
-R, S, ACK, EXPIRE_R, EXPIRE_S, RESULT, STAR, END = range(8)
+ACK, EXPIRE_R, EXPIRE_S, RESULT, STAR, END = range(2, 8)  # beside R and S
 
 
 @njit(nogil=True)
@@ -80,3 +81,10 @@ def unpack(values):
 def pack(x, y):
     """The other way round."""
     return (np.int64(np.float32(y).view(np.int32)) << 32) | (np.int64(x) & 0xFFFFFFFF)
+
+
+__all__ = [
+    "ACK", "COMPARED", "EARLIER", "END", "EXPIRE_R", "EXPIRE_S", "HOME", "KIND", "LATER", "MARK", "OWN", "POSITION",
+    "PREVIOUS", "R", "RESULT", "S", "SEEN", "STAR", "VALUES", "copy", "pack", "send", "send_result", "send_tuple",
+    "unpack", "wait_for_room",
+]  # fmt: skip

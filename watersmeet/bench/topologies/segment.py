@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from watersmeet.bench.topologies.arrivals import R
 from watersmeet.bench.topologies.messages import send_result, wait_for_room
 from watersmeet.cycles import cycles
 
@@ -95,7 +96,7 @@ def partners(segment, position, own, seen, size, since):
 @njit(nogil=True)
 def bounds(stream, x, band):
     """Of partners: between which x, and by how much y may differ from the tuple's."""
-    if stream == 0:
+    if stream == R:
         return np.int32(x + band.low_x), np.int32(x + band.high_x), band.low_y, band.high_y
     return np.int32(x - band.high_x), np.int32(x - band.low_x), -band.high_y, -band.low_y
 
