@@ -323,7 +323,7 @@ def cores(
     quick: Annotated[bool, typer.Option("--quick", help="Small sizes, for a first look.")] = False,
     only: Annotated[
         list[str] | None,
-        typer.Option(help="Run only this part (topologies, fan_out, ordering, latency); may be repeated."),
+        typer.Option(help="Run only this part (topologies, fan_out, windows, ordering, latency); may be repeated."),
     ] = None,
     most: Annotated[int | None, typer.Option(min=1, help="Cores to use.", show_default="all")] = None,
     rounds: Annotated[int | None, ROUNDS] = None,

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from watersmeet.bench import cores, machine, report, topology_parts
 from watersmeet.bench.checksum import AnswersDiffer
 from watersmeet.bench.core_claims import claims
-from watersmeet.bench.topologies import TOPOLOGIES
+from watersmeet.bench.topologies import TOPOLOGIES, within
 from watersmeet.cli import app
 
 TINY = cores.Sizes(windows=(64, 128), turn=0.0, rounds=2)
@@ -38,7 +38,7 @@ def test_all_parts_run_and_are_stored(stored):
     assert {row["part"] for row in results["results"]} == set(cores.PARTS)
     assert results["quick"] and results["most"] == 4 and results["machine"]["cores"] == machine.cores()
     for row in results["results"]:
-        assert row["checked_pairs"] > 0 or row["part"] in ("topologies", "fan_out", "ordering")  # few partners
+        assert row["checked_pairs"] > 0 or row["part"] != "latency"  # few partners
         if "latency" in row:
             for rounds in row["latency"].values():
                 assert len(rounds) == 2
@@ -54,6 +54,7 @@ def test_parts_have_the_contenders_they_are_about(stored):
 
     assert contenders("topologies") == contenders("latency") == set(TOPOLOGIES)
     assert contenders("fan_out") == {"fan-out 2"}  # two of four cores are for joining
+    assert contenders("windows") == {"by number", "by time"}
     assert contenders("ordering") == {"none", "every 100", "every 10", "outer", "inner"}
     assert any(row["part"] == "ordering" and row["checked_pairs"] for row in stored[0]["results"])
     for part in ("topologies", "latency"):
@@ -72,6 +73,14 @@ def test_a_range_of_values_has_a_partner_or_two_for_a_tuple():
     window = 256
     outcome = topology_parts.joined("split", {}, window, 2, 4000, topology_parts.crowded(window))
     assert len(outcome) / 4000 == pytest.approx(topology_parts.PARTNERS, rel=0.25)
+
+
+def test_windows_by_number_and_by_time_are_the_same_here():
+    found = [
+        topology_parts.checked(topology_parts.joined("split", options, 64, 2, 1000, topology_parts.crowded(64)))
+        for options in ({}, {"window": within(127)}, {"window": within(128)}, {"window": within(125)})
+    ]
+    assert found[0] == found[1] == found[2] != found[3] and found[0].pairs > 1000
 
 
 @pytest.mark.parametrize("form", [report.text, report.plain, report.markdown])
@@ -101,6 +110,8 @@ def made(split=100.0, llhj=60.0, outer=0.97, inner=0.96, growth=(1.5, 5.0)):
             add("topologies", "split", count, split * count * share, window)
             add("topologies", "llhj", count, llhj * count * share, window)
             add("topologies", "handshake", count, llhj * count * share, window)
+    add("windows", "by number", 14, split)
+    add("windows", "by time", 14, split / 1.2)
     orders = {"none": 1.0, "every 100": 1.0, "every 10": 1.0, "outer": outer, "inner": inner * outer}
     for name, share in orders.items():
         add("ordering", name, 14, split * share, setting="few results")

@@ -11,6 +11,7 @@ from watersmeet.bench.rounds import median, typical
 TITLES = {  # of the rounds the median, and the best in brackets
     "topologies": "1,000 tuples/s by join cores, nested loop, |x - a| <= 10 and |y - b| <= 10 over last(window)",
     "fan_out": "1,000 tuples/s by the fan-out of SplitJoin's trees",
+    "windows": "1,000 tuples/s of SplitJoin over the same windows by number and by time",
     "ordering": "1,000 tuples/s by the order of SplitJoin's results",
     "latency": "latencies in microseconds, at one rate for all",
 }

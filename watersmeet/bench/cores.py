@@ -4,6 +4,7 @@ The second form needs numpy, numba and pyarrow only. Parts are functions that ge
 
     topologies   SplitJoin, handshake join and low-latency handshake join, by cores and windows   (SplitJoin, fig. 12)
     fan_out      SplitJoin's trees, flat and deep
+    windows      SplitJoin over the same windows by number and by time                            (section 7.4)
     ordering     SplitJoin's results without order, in outer and inner order, in pieces           (fig. 19)
     latency      from a tuple's arrival until it meets a partner, and until it is done, by cores  (figs. 13, 15, 18)
 
@@ -117,6 +118,7 @@ def said(row: Row) -> str:
 PARTS: dict[str, Callable[[Cores], None]] = {
     "topologies": topology_parts.topologies,
     "fan_out": topology_parts.fan_out,
+    "windows": topology_parts.windows,
     "ordering": topology_parts.ordering,
     "latency": topology_parts.latency,
 }

@@ -14,7 +14,7 @@ import numpy as np
 
 from watersmeet.bench.checksum import AnswersDiffer, Checksum
 from watersmeet.bench.rounds import Row
-from watersmeet.bench.topologies import TOPOLOGIES, Job, Outcome, join, last, uniform
+from watersmeet.bench.topologies import TOPOLOGIES, Job, Outcome, join, last, uniform, within
 from watersmeet.bench.topologies.arrivals import DOMAIN, TWO_DIMENSIONS
 
 if TYPE_CHECKING:
@@ -39,6 +39,16 @@ def fan_out(bench: Cores) -> None:
     contenders: Contenders = {f"fan-out {width}": ("split", {"fan_out": width}) for width in widths}
     for window in bench.sizes.windows[:2]:
         race(bench, "fan_out", "", window, bench.many, contenders)
+
+
+def windows(bench: Cores) -> None:
+    """The same windows by number and by time: tuples of a stream come every second tick."""
+    for window in bench.sizes.windows[:2]:
+        contenders: Contenders = {
+            "by number": ("split", {}),
+            "by time": ("split", {"window": within(2 * window - 1)}),
+        }
+        race(bench, "windows", "", window, bench.many, contenders)
 
 
 def ordering(bench: Cores) -> None:
@@ -99,8 +109,8 @@ def race(
 
 def joined(topology: str, options: dict[str, Any], window: int, cores: int, tuples: int, domain: int) -> Outcome:
     """So many tuples, with the windows full."""
-    filled = 2 * window
-    return join(topology, Job(uniform(filled + tuples, domain=domain), last(window), cores, since=filled, **options))
+    filled, options = 2 * window, {"window": last(window)} | options
+    return join(topology, Job(uniform(filled + tuples, domain=domain), cores=cores, since=filled, **options))
 
 
 def sized(bench: Cores, topology: str, options: dict[str, Any], window: int, cores: int, domain: int) -> int:

@@ -93,7 +93,7 @@ class Outcome:
     earlier: np.ndarray
     seconds: float  # from the arrival of the first tuple that is joined until all was collected
     visiting: np.ndarray  # latency of each result: from the arrival of its later tuple until the two were compared
-    processing: np.ndarray  # of each tuple: from its arrival until it was compared with all, and results were collected
+    processing: np.ndarray  # of each tuple: from its arrival until it was done everywhere, and its results collected
 
     def __len__(self) -> int:
         return len(self.later)
