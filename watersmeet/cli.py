@@ -318,6 +318,32 @@ def index(
     )  # fmt: skip
 
 
+@bench_app.command()
+def cores(
+    quick: Annotated[bool, typer.Option("--quick", help="Small sizes, for a first look.")] = False,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(help="Run only this part (topologies, fan_out, windows, ordering, latency); may be repeated."),
+    ] = None,
+    most: Annotated[int | None, typer.Option(min=1, help="Cores to use.", show_default="all")] = None,
+    rounds: Annotated[int | None, ROUNDS] = None,
+    out: Annotated[Path | None, OUT] = None,
+    strict: Annotated[bool, STRICT] = False,
+    markdown: Annotated[bool, MARKDOWN] = False,
+) -> None:
+    """Measure joins on many cores as the papers did: SplitJoin against handshake joins, tuple by tuple.
+
+    All answers are compared; exit code 1 if one differs. The whole takes a few minutes.
+
+    Example: `watersmeet bench cores --quick --only latency`
+    """
+    from watersmeet.bench import cores
+
+    measured(
+        "cores", out, markdown, strict, quick, lambda store, say: cores.run(quick, only, store, rounds, most, say=say)
+    )
+
+
 def measured(
     name: str, out: Path | None, markdown: bool, strict: bool, small: bool,
     run: Callable[[Path, Callable], dict[str, Any]],

@@ -16,6 +16,7 @@ from typing import Any
 from watersmeet.bench.rounds import median, typical
 
 Row = list[str]
+Table = tuple[str, Row, list[Row]]  # title, header, rows
 
 
 def load(path: Path) -> dict[str, Any]:
@@ -74,12 +75,16 @@ def line(cells: Iterable[str]) -> str:
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
-def tables(results: dict[str, Any]) -> list[tuple[str, Row, list[Row]]]:
-    """(title, header, rows) of each table: one for speeds, one for ratios, for each part that was run."""
+def tables(results: dict[str, Any]) -> list[Table]:
+    """One for speeds, one for ratios, for each part that was run."""
     if results["benchmark"] == "spark":
         return spark_tables(results)
     if results["benchmark"] == "index":
         return index_tables(results)
+    if results["benchmark"] == "cores":
+        from watersmeet.bench.core_tables import core_tables
+
+        return core_tables(results)
     found = []
     for part, template in TITLES.items():
         title = template.format(seconds=results["within_seconds"])
@@ -105,7 +110,7 @@ def tables(results: dict[str, Any]) -> list[tuple[str, Row, list[Row]]]:
     return found
 
 
-def spark_tables(results: dict[str, Any]) -> list[tuple[str, Row, list[Row]]]:
+def spark_tables(results: dict[str, Any]) -> list[Table]:
     """The same of a run on Spark."""
     found, seconds = [], results["within_seconds"]
     for part, template in SPARK_TITLES.items():
@@ -127,7 +132,7 @@ def spark_tables(results: dict[str, Any]) -> list[tuple[str, Row, list[Row]]]:
     return found
 
 
-def index_tables(results: dict[str, Any]) -> list[tuple[str, Row, list[Row]]]:
+def index_tables(results: dict[str, Any]) -> list[Table]:
     """The same of a run of indexes: a table a part, contenders side by side; and what the papers say."""
     found = []
     for part, title in INDEX_TITLES.items():
@@ -150,14 +155,18 @@ def index_tables(results: dict[str, Any]) -> list[tuple[str, Row, list[Row]]]:
     ratios = [[count(row.get("window")), *ratio_cells(row)] for row in results["ratios"]]
     if ratios:
         found.append(("Our own targets", ["window", *RATIOS], ratios))
-    if results["claims"]:
-        header = ["row", "claim", "the paper", "here", "best", "holds"]
-        lines = [
-            [one["row"], one["claim"], one["paper"], one["ours"] or "-", one["best"], one["holds"] or "not judged"]
-            for one in results["claims"]
-        ]
-        found.append(("What the papers say, and what was measured here", header, lines))
-    return found
+    return found + claims_table(results)
+
+
+def claims_table(results: dict[str, Any]) -> list[Table]:
+    if not results["claims"]:
+        return []
+    header = ["row", "claim", "the paper", "here", "best", "holds"]
+    lines = [
+        [one["row"], one["claim"], one["paper"], one["ours"] or "-", one["best"], one["holds"] or "not judged"]
+        for one in results["claims"]
+    ]
+    return [("What the papers say, and what was measured here", header, lines)]
 
 
 def index_cells(row: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
