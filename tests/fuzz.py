@@ -65,6 +65,8 @@ def cases(draw) -> Case:
     window = draw(windows(kind))
     index = draw(st.sampled_from(INDEXES))
     options = draw(capacities(index)) | {"cores": draw(st.sampled_from([1, 2]))}
+    if index == "pim_tree" and draw(st.booleans()):
+        options = {"index": index, "cores": options["cores"], "route": "shared"}
     if draw(st.integers(0, 4)) == 0:
         options["batch_rows"] = draw(st.sampled_from([2, 5, 9]))
     unit = draw(st.sampled_from(list(TIMES)))
