@@ -157,6 +157,7 @@ def servable(case: Case) -> Case:
         wm.StreamJoin(case.expr, window_of(case), case.how, **options, **known)
     except ValueError:
         options["index"] = "auto"
+        options.pop("route", None)
     return replace(case, options=options)
 
 
