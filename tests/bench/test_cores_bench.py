@@ -16,7 +16,7 @@ from watersmeet.bench.core_claims import claims
 from watersmeet.bench.topologies import TOPOLOGIES, within
 from watersmeet.cli import app
 
-TINY = cores.Sizes(windows=(64, 128), turn=0.0, rounds=2)
+TINY = cores.Sizes(windows=(64, 128), tree_window=1 << 12, tree_batch=1 << 10, turn=0.0, rounds=2)
 ROOT = Path(__file__).parents[2]
 
 pytestmark = pytest.mark.xdist_group("cores bench")
@@ -56,6 +56,9 @@ def test_parts_have_the_contenders_they_are_about(stored):
     assert contenders("fan_out") == {"fan-out 2"}  # two of four cores are for joining
     assert contenders("windows") == {"by number", "by time"}
     assert contenders("ordering") == {"none", "every 100", "every 10", "outer", "inner"}
+    assert contenders("shared") == {"shared", "blocking merge", "round-robin"}
+    assert contenders("routes") == {"single", "shared", "cells", "split"}
+    assert contenders("ordered") == {"none", "outer", "inner"}
     assert any(row["part"] == "ordering" and row["checked_pairs"] for row in stored[0]["results"])
     for part in ("topologies", "latency"):
         assert {row["cores"] for row in stored[0]["results"] if row["part"] == part} == {1, 2, 4}

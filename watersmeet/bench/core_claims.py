@@ -1,9 +1,10 @@
-"""What SplitJoin's paper says of topologies, and what a run of `watersmeet bench cores` says of ours.
+"""What the papers of SplitJoin and PIM say of many cores, and what a run of `watersmeet bench cores` says of ours.
 
     claims(results)   one row a claim: where it stands, the paper's figure, ours, whether it holds
 
 As in index_claims.py: claims are given, and judged, by the medians of the rounds, with the best beside them, and hold
-if they do give or take a tenth. The paper's figures are of 28 join cores of 32; ours of all but two.
+if they do give or take a tenth. SplitJoin's figures are of 28 join cores of 32, ours of all but two; PIM's are of 8
+cores with two threads each.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from watersmeet.bench.rounds import median
 
 Row = dict[str, Any]
 Claims = Iterator[Row]
+PIM_CORES = 8
 FIRST = 4  # join cores from which on the paper's latencies part
 
 
@@ -59,7 +61,7 @@ class Found:
 
 
 def _claims(found: Found) -> Claims:
-    for judge in (_topologies, _windows, _ordering, _latency):
+    for judge in (_topologies, _windows, _ordering, _latency, _shared, _ordered):
         yield from judge(found)
 
 
@@ -141,3 +143,35 @@ def _latency(found: Found) -> Claims:
         yield claim("S7", says, "O(log k)", grown[:1], high=math.log(most) / math.log(first))
         says = f"low-latency handshake join's visiting latency, {most} cores to {first}"
         yield claim("S7", says, "O(k)", grown[1:], low=most / first)
+
+
+def _shared(found: Found) -> Claims:
+    counts = sorted({row["cores"] for row in found.rows("shared")})
+    if not counts or counts[0] > 1:
+        return
+
+    def speed(contender: str, cores: int) -> float:
+        return found.speed("shared", contender=contender, cores=cores)
+
+    many = max(cores for cores in counts if cores <= PIM_CORES)
+    ratio = speed("shared", many) / speed("shared", 1)
+    yield claim("M6", f"PIM-Trees that {many} threads share, tuples/s to one thread", "4.6x", [ratio], low=4.6)
+    if counts[-1] > many:
+        ratio = speed("shared", counts[-1]) / speed("shared", 1)
+        yield claim("M6", f"the same with {counts[-1]} threads", "5.6x, two a core", [ratio], low=5.6)
+    ratio = speed("shared", many) / speed("round-robin", many)
+    yield claim("M8", f"the same to round-robin partitioning, {many} threads", "above 2x", [ratio], low=2.0)
+    ratio = speed("round-robin", many) / speed("round-robin", 1)
+    yield claim("M8", f"round-robin partitioning, {many} threads to one", "2.5x", [ratio], high=2.5)
+    ratio = speed("shared", many) / speed("blocking merge", many)
+    yield claim("M7", f"merges beside the work, to merges that block, {many} threads", "above 1x", [ratio], low=1.0)
+
+
+def _ordered(found: Found) -> Claims:
+    for cores in sorted({row["cores"] for row in found.rows("ordered")}):
+        for order, least in (("outer", 0.9), ("inner", 0.75)):
+            ratio = found.speed("ordered", contender=order, cores=cores) / found.speed(
+                "ordered", contender="none", cores=cores
+            )
+            says = f"a join's results in {order} order, to none, {cores} cores"
+            yield claim("S4", says, f"ours: at least {percent(least)}", [ratio], low=least, show=percent)

@@ -7,6 +7,10 @@ The second form needs numpy, numba and pyarrow only. Parts are functions that ge
     windows      SplitJoin over the same windows by number and by time                            (section 7.4)
     ordering     SplitJoin's results without order, in outer and inner order, in pieces           (fig. 19)
     latency      from a tuple's arrival until it meets a partner, and until it is done, by cores  (figs. 13, 15, 18)
+    shared       PIM-Trees that threads share, merges that block, round-robin partitioning        (PIM, figs. 8a, 9)
+    tasks        the first of these by the size of a task                                         (PIM, section 4.1)
+    routes       StreamJoin by route and cores
+    ordered      StreamJoin by the order of its results
 
 A row names its part, setting, window, join cores and contender, and has the tuples/s of all rounds, or latencies;
 contenders take turns, and their answers are compared. `run` returns plain data, with what the paper claims held against
@@ -23,7 +27,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from watersmeet.bench import machine, topology_parts
+from watersmeet.bench import machine, shared_parts, topology_parts
 from watersmeet.bench.checksum import AnswersDiffer
 from watersmeet.bench.core_claims import claims
 from watersmeet.bench.frame import Bench, check_least, check_names, check_strict
@@ -37,6 +41,8 @@ class Sizes:
     """How much a run measures."""
 
     windows: tuple[int, ...] = (1 << 12, 1 << 14, 1 << 16)
+    tree_window: int = 1 << 20  # where there is an index
+    tree_batch: int = 1 << 15
     turn: float = 0.2  # seconds that a contender runs in a round, about
     rounds: int = 3
 
@@ -45,7 +51,7 @@ class Sizes:
 
 
 FULL = Sizes()
-QUICK = Sizes(windows=(1 << 8, 1 << 10), turn=0.01, rounds=1)
+QUICK = Sizes(windows=(1 << 8, 1 << 10), tree_window=1 << 14, tree_batch=1 << 12, turn=0.01, rounds=1)
 
 
 class Cores(Bench):
@@ -121,6 +127,10 @@ PARTS: dict[str, Callable[[Cores], None]] = {
     "windows": topology_parts.windows,
     "ordering": topology_parts.ordering,
     "latency": topology_parts.latency,
+    "shared": shared_parts.shared,
+    "tasks": shared_parts.tasks,
+    "routes": shared_parts.routes,
+    "ordered": shared_parts.ordered,
 }
 
 

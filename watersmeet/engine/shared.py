@@ -55,7 +55,7 @@ class SharedCore(JoinCore):
     """As JoinCore, with an index that is a SharedPIMTree."""
 
     task_rows = TASK_ROWS
-    _step: _Step | None = None
+    _step: Step | None = None
 
     def _take_in(
         self, arrivals: dict[Side, Arrival], visitors: dict[Side, Arrival], unneeded: Ticks, results: Results
@@ -75,7 +75,7 @@ class SharedCore(JoinCore):
         residuals = [self._sides[side].residual for side in batches]
         counts = results.counts_only and self.how == "inner" and not any(residuals)
         begin = time.perf_counter()
-        step = self._step = _Step(lanes, views, counts, self.task_rows, self._workers, merging)
+        step = self._step = Step(lanes, views, counts, self.task_rows, self._workers, merging)
         try:
             pieces, count = step.run()
         finally:
@@ -151,7 +151,7 @@ class SharedCore(JoinCore):
             step.wanted(threads)
 
 
-class _Step:
+class Step:
     """The tasks of one push."""
 
     def __init__(
