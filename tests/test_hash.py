@@ -49,15 +49,16 @@ class Model:
         n = len(keys)
         mask = None if live is None else np.array(live, bool)
         probes = self.index.probes(np.array(keys, np.int64), (), (), mask, n, ALONE)
-        low, high = self.rows // 4, self.rows // 2
+        low = np.arange(n) * 5 % (self.rows // 4 + 1)  # another for each probe
+        high = low + self.rows // 2
         ticks = (np.arange(self.rows) * 7 + 3) % max(self.rows, 1) if bounded == "ticks" else NO_TICKS
-        bounds = TickBounds(np.full(n, low), np.full(n, high), ticks) if bounded and self.rows else None
+        bounds = TickBounds(low, high, ticks) if bounded and self.rows else None
         expected = sorted(
             (p, row)
             for p, key in enumerate(keys)
             for held, row in self.held
             if held == key and (live is None or live[p])
-            and (bounds is None or low <= (ticks[row] if ticks.size else row) <= high)
+            and (bounds is None or low[p] <= (ticks[row] if ticks.size else row) <= high[p])
         )  # fmt: skip
         found = self.found(probes, 0, probes.size, bounds)
         assert found == expected
@@ -97,7 +98,7 @@ def test_a_structure_holds_what_was_inserted(name, steps, bounded, data):
 def test_a_probe_may_have_more_partners_than_there_is_room_for(name, probes, bounded):
     """In rounds, while many walk, and one after the other, when few are left; both stop and go on where they were."""
     model = Model(INDEXES[name])
-    partners = 3 * hashing._LEAST_ROOM if probes < 3 else hashing._LEAST_ROOM // 16
+    partners = 50 * hashing._LEAST_ROOM if probes < 3 else 256
     model.insert([7] * partners + [8, 9] * 50)
     keys = [7] * probes
     asked = model.index.probes(np.array(keys), (), (), None, probes, ALONE)
@@ -110,11 +111,27 @@ def test_a_probe_may_have_more_partners_than_there_is_room_for(name, probes, bou
     assert model.structure.count(asked, 0, probes, bounds) == probes * len(rows)
 
 
-def test_batches_of_more_probes_than_are_walked_at_once(monkeypatch):
-    monkeypatch.setattr(hashing, "PORTION", 70)
+@pytest.mark.parametrize("bounded", ["", "rows", "ticks"])
+def test_batches_of_more_probes_than_are_walked_at_once(bounded, monkeypatch):
+    """And of more pairs than there is room for, so that a walk is broken off and goes on."""
+    monkeypatch.setattr(hashing, "PORTION", hashing._TOGETHER + 1)
     model = Model(Hash(2))
     model.insert([key % 50 for key in range(400)])
-    model.probe([key % 60 for key in range(300)])
+    model.probe([key % 60 for key in range(2 * hashing._TOGETHER + 300)], bounded)
+
+
+@pytest.mark.parametrize("threads", [2, 3, 5])
+@pytest.mark.parametrize("domain", [1, 50, 1 << 40])
+def test_any_number_of_threads_sorts_alike(domain, threads, monkeypatch):
+    monkeypatch.setattr(hashing, "_SMALL", 8)
+    rng = np.random.default_rng(domain)
+    keys = rng.integers(-domain, domain, 5000)
+    workers = Workers(threads)
+    for live in (None, rng.random(keys.size) < 0.5, np.zeros(keys.size, bool)):
+        one, many = (Hash().entries(keys, None, live, keys.size, each) for each in (ALONE, workers))
+        assert np.array_equal(one.keys, many.keys) and np.array_equal(one.rows, many.rows)
+        assert sorted(one.rows.tolist()) == (list(range(keys.size)) if live is None else np.flatnonzero(live).tolist())
+    workers.stop()
 
 
 @pytest.mark.parametrize("keys", [np.full(9, LEAST), np.full(9, GREATEST), np.arange(LEAST, LEAST + 900)])

@@ -47,7 +47,7 @@ def test_any_number_of_threads_merges_alike(kind, composite, data, threads):
     workers = Workers(threads)
     one, many = filled(batches, composite, ALONE), filled(batches, composite, workers)
     workers.stop()
-    for mine, theirs in zip(one.entries().__dict__.values(), many.entries().__dict__.values(), strict=True):
+    for mine, theirs in zip(one.entries(), many.entries(), strict=True):
         assert np.array_equal(mine, theirs)
 
 

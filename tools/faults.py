@@ -40,7 +40,7 @@ SKIPPED_FUNCTIONS = re.compile(
 )
 #: Lines without influence on results, and why.
 SKIPPED_LINES = {
-    r"perf_counter|\.timed\(|\bmetrics?\b|\.seconds\[": "only measures",
+    r"perf_counter|\.took\(|\bmetrics?\b|\.seconds\[": "only measures",
     r"\bprefetch\(": "only brings memory near",
     r"\bgrown\(|Emitter\(|\bPORTION\b|_LEAST_ROOM": "room to write to: more or less of it changes the number of calls",
     r"\bSMALL\b|_SMALL\b|\bALONE\b": "where several threads begin to pay",

@@ -1,7 +1,7 @@
 """Room for results and for work in progress.
 
 It comes from Arrow's memory pool, which keeps what is freed for the next batch. The C library gives large pieces back
-to the system, and to have them anew, zeroed, page by page, costs more than to fill them.
+to the system, and to have them anew, zeroed, page by page, costs more than to fill them. Small pieces it keeps, too.
 """
 
 from __future__ import annotations
@@ -10,6 +10,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+
+#: Values below which a piece is small.
+_FEW = 1 << 13
 
 
 def allocate(n: int, dtype: Any) -> tuple[pa.Buffer, np.ndarray]:
@@ -20,4 +23,6 @@ def allocate(n: int, dtype: Any) -> tuple[pa.Buffer, np.ndarray]:
 
 def room(n: int, dtype: Any) -> np.ndarray:
     """n uninitialised values."""
+    if n < _FEW:
+        return np.empty(n, dtype)
     return allocate(n, dtype)[1]

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from watersmeet.interrupts import uninterrupted
@@ -43,17 +42,17 @@ class Workers:
                 count = self.threads * min(each, count // self.threads)
         if most is not None:
             count = max(count, -(-n // most))
-        return [(n * i // count, n * (i + 1) // count) for i in range(count)]
+        return [(0, n)] if count == 1 else [(n * i // count, n * (i + 1) // count) for i in range(count)]
 
-    @contextmanager
-    def beside(self, work: Callable[[], T]) -> Iterator[Future[T]]:
-        """Do `work` on another thread while the block runs, or before it where there is none.
+    def begun(self, work: Callable[[], T]) -> Callable[[], T]:
+        """Begin `work` on another thread, or do it now where there is none; a call of what this returns waits for it.
 
-        Where the block fails the work may be going on: see `stop`.
+        Whoever fails before that call leaves the work going on: see `stop`.
         """
-        future = self.start(work)
-        yield future
-        wait([future])
+        if self.threads > 1:
+            return self.submit(work).result
+        done = work()
+        return lambda: done
 
     def map(self, work: Callable[..., T], items: Iterable[Any]) -> list[T]:
         """[work(item) for item in items], spread over the threads. Where one fails others may be going on: `stop`."""
@@ -76,6 +75,13 @@ class Workers:
                 results += future.result()
         results.sort(key=lambda pair: pair[0])
         return [result for _, result in results]
+
+    def over(self, work: Callable[[int, int], object], n: int, small: int = SMALL, each: int = 4) -> None:
+        """work(start, stop) for all `parts` of range(n)."""
+        if self.threads == 1 or n <= small:
+            work(0, n)
+        else:
+            self.map(lambda part: work(*part), self.parts(n, small, each))
 
     def each(self, work: Callable[..., T], items: Iterable[Any]) -> Iterator[T]:
         """As `map`; with one thread a result is handed over before the next is worked on."""

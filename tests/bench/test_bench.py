@@ -24,6 +24,7 @@ TINY = embedded.Sizes(
     batches=(100, 500),
     turn=0.0,
     rounds=2,
+    push_pairs=5,
 )
 FORMS = [(peer, form) for peer in PEERS for form in peer.forms]
 

@@ -1,6 +1,6 @@
 """The embedded engine, measured: `watersmeet bench embedded`.
 
-Five parts, each checked as well as timed (see workloads.py for the streams, race.py for how contenders take
+Seven parts, each checked as well as timed (see workloads.py for the streams, race.py for how contenders take
 turns):
 
     band_last   one thread, pairs out, against np.argsort of a window of keys, and against a nested loop
@@ -9,6 +9,8 @@ turns):
     subwindows  a whole window in one structure that forgets, against chains of 1 to 8 subwindows: the same joins, one
                 thread
     cores       A2 and B on one core, two, four, ... up to as many as there are: as processes, and as threads of one
+    push        what a push costs however few its rows are: 1, 16 and 256 of them, an equality and a band, one thread
+    count       A2 with its results counted, all cores
 
 Of the rounds of each contender all are kept; ratios are by the medians, with those of the best beside them.
 
@@ -35,7 +37,7 @@ from watersmeet.bench.symmetric import SymmetricHashJoin
 from watersmeet.bench.workloads import Workload
 from watersmeet.workers import all_cores
 
-PARTS = ("band_last", "A2", "B", "subwindows", "cores")
+PARTS = ("band_last", "A2", "B", "subwindows", "cores", "push", "count")
 OURS = "watersmeet"
 
 
@@ -51,6 +53,8 @@ class Sizes:
     rounds: int = 6
     unbounded_windows: int = 5  # how much of its streams the symmetric hash join reads
     subwindows: tuple[int | None, ...] = (None, 1, 2, 4, 8)  # None: as the index chooses
+    push_rows: tuple[int, ...] = (1, 16, 256)
+    push_pairs: int = 500  # pushes of either side in a round
 
 
 FULL = Sizes()
@@ -90,6 +94,10 @@ def run(
                     bench.subwindows()
                 elif part == "cores":
                     bench.cores()
+                elif part == "push":
+                    bench.push()
+                elif part == "count":
+                    bench.count()
                 else:
                     bench.within(part)
 
@@ -285,6 +293,56 @@ class Embedded(Bench):
         del lanes
         gc.collect()
 
+    # -- push, count: the cost of a call, and of a tuple when nothing is made of it ---------------------
+
+    def push(self) -> None:
+        sizes = self.sizes
+        lanes = [self.push_lane(band, rows) for band in (0, workloads.BAND) for rows in sizes.push_rows]
+        for _ in range(sizes.rounds):
+            for lane in lanes:
+                lane.burst(sizes.push_pairs)
+        for lane in lanes:
+            checked = in_one_push(lane)
+            rows = lane.workload.batch_rows
+            typical, best = 1e6 * rows / lane.median, 1e6 * rows / lane.speed
+            microseconds = {"microseconds": typical, "best_microseconds": best}
+            self.record(lane.result() | microseconds | {"checked_pairs": checked.pairs, "checksum": str(checked)})
+            self.say(f"  {typical:.0f} us a push, best {best:.0f}")
+            self.ratio(
+                "push", f"{targets.PUSH:.0f} us a push, {lane.form}", typical / targets.PUSH, 1.0, "<",
+                best / targets.PUSH, window=lane.workload.window_rows, batch=rows,
+            )  # fmt: skip
+
+    def push_lane(self, band: int, rows: int) -> Lane:
+        workload = workloads.pushes(band, rows)
+        join = Ours(workload, cores=1)
+        lane = Lane(OURS, f"{join.index}, 1 thread, rows", workload, join)
+        lane.fill(workload.window_rows, workload.window_rows)
+        lane.burst(self.sizes.push_pairs, timed=False)
+        return lane
+
+    def count(self) -> None:
+        sizes = self.sizes
+        workload = workloads.a2(sizes.batches[-1], seconds=sizes.seconds).scaled(name="count")
+        lanes = {}
+        for output in ("count", "pairs"):
+            join = Ours(workload, output=output)
+            lanes[output] = Lane(OURS, f"{join.index}, all cores, {output}", workload, join)
+            lanes[output].fill(2 * workload.window_rows)
+            lanes[output].turn(0, timed=False)
+        lane, checked = lanes["count"], lanes["pairs"].checks[-1].pairs
+        if lane.checks[-1].pairs != checked:
+            raise AnswersDiffer(f"count: {lane.checks[-1].pairs} results were counted, {checked} pairs found")
+        lanes["pairs"].leave()
+        for _ in range(sizes.rounds):
+            lane.turn(sizes.turn)
+        self.record(lane.result() | {"checked_pairs": checked})
+        self.ratio(
+            "count", f"{targets.COUNT / 1e6:g} M tuples/s", lane.median / targets.COUNT,
+            1.0 if workload.batch_rows == targets.COUNT_BATCH else None, best=lane.speed / targets.COUNT,
+            window=workload.window_rows, batch=workload.batch_rows,
+        )  # fmt: skip
+
     # -- collecting -------------------------------------------------------------------------------------
 
     def record(self, row: dict[str, Any]) -> None:
@@ -294,6 +352,21 @@ class Embedded(Bench):
             f"{row['workload']}, window {row['window']:,}{batch}: {row['contender']} ({row['form']}) "
             f"{median(row['rounds']) / 1e6:.4g} M tuples/s, best {row['tuples_per_s'] / 1e6:.4g}"
         )
+
+
+def in_one_push(lane: Lane) -> Checksum:
+    """The results of a lane, which a join that gets all of its rows at once must have as well."""
+    workload = lane.workload
+    assert isinstance(workload, Workload)
+    join, filled = Ours(workload), workload.window_rows
+    for side in workloads.SIDES:
+        join.push(side, workload.rows(side, 0, filled))
+    found = Checksum()
+    for side in workloads.SIDES:
+        found += join.check(join.push(side, workload.rows(side, filled, lane.position - filled)))
+    if found != lane.checks[-1]:
+        raise AnswersDiffer(f"push: many small ones give {lane.checks[-1]}, one gives {found} (pairs:checksum)")
+    return found
 
 
 def fastest(lanes: list[Lane]) -> Lane:

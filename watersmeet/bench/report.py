@@ -239,6 +239,8 @@ TITLES = {
     "B": "B: |l.key - r.key| <= 2 within {seconds:g} s, all cores, full rows out",
     "subwindows": "subwindows: into how many pieces a window is cut, one thread",
     "cores": "cores: how many share the work",
+    "push": "push: a few rows at a time into a window of 10,000, one thread, full rows out",
+    "count": "count: l.key = r.key within {seconds:g} s, all cores, results counted",
 }
 
 

@@ -18,6 +18,9 @@ BY_HAND = {  # (part, batch) -> times the best peer
     ("A2", 5_000): 3.0,
     ("A2", 500_000): 1.0,
 }
+PUSH = 120.0  # microseconds of a push of a few rows, at most
+COUNT = 25e6  # tuples/s of a join that counts, in batches of
+COUNT_BATCH = 500_000
 
 # -- indexes --------------------------------------------------------------------------------------------------
 AUTO_TO_BEST = 0.9  # `auto` in each join, of the best index

@@ -8,6 +8,7 @@ checkable: a result is the pair (left value, right value).
     band_last  key, value       |l.key - r.key| <= 2, last(n)
     A2         ts, key, value   l.key = r.key, within 10 s          20 us between rows: 500,000 rows a window
     B          ts, key, value   |l.key - r.key| <= 2, within 10 s   the same
+    push       ts, key, value   as A2 and as B, within 0.2 s        10,000 rows a window, a few rows a batch
 
 Batches alternate: one left, one right, one left, ...
 
@@ -111,6 +112,11 @@ class Workload:
 def band_last(window: int, batch: int, *, matches: float = 2.0, seed: int = 7) -> Workload:
     """A band of +-2 over `last(window)`."""
     return Workload("band_last", window, batch, BAND, matches, 0, seed)
+
+
+def pushes(band: int, rows: int, *, window: int = 10_000, matches: float = 2.0, seed: int = 7) -> Workload:
+    """A few rows a push into a window of time; band 0: an equality."""
+    return Workload("push", window, rows, band, matches, 20, seed)
 
 
 def a2(batch: int, *, seconds: float = 10, matches: float = 2.0, seed: int = 7) -> Workload:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -17,31 +15,41 @@ Array = np.ndarray
 _SLICE_ROWS = 4096
 
 
-@dataclass(frozen=True)
 class Arrival:
-    """Tuples judged for lateness, with the ticks that their partners may have."""
+    """Tuples judged for lateness, with the ticks that their partners may have.
 
-    batch: pa.RecordBatch
-    ticks: Array
-    span: Span
-    late: Array | None
-    partners: Callable[[], tuple[Array, Array]]  # the least and greatest ticks of theirs, worked out when asked for
+    partners: gives the least and greatest ticks of theirs; worked out when asked for.
+    """
 
-    @cached_property
-    def _bounds(self) -> tuple[Array, Array]:
-        return self.partners()
+    def __init__(
+        self,
+        batch: pa.RecordBatch,
+        ticks: Array,
+        span: Span,
+        late: Array | None,
+        partners: Callable[[], tuple[Array, Array]],
+    ):
+        self.batch = batch
+        self.rows = batch.num_rows
+        self.ticks = ticks
+        self.span = span
+        self.late = late
+        self._partners = partners
+        self._bounds: tuple[Array, Array] | None = None
+
+    @property
+    def bounds(self) -> tuple[Array, Array]:
+        if self._bounds is None:
+            self._bounds = self._partners()
+        return self._bounds
 
     @property
     def low(self) -> Array:
-        return self._bounds[0]
+        return self.bounds[0]
 
     @property
     def high(self) -> Array:
-        return self._bounds[1]
-
-    @property
-    def rows(self) -> int:
-        return self.batch.num_rows
+        return self.bounds[1]
 
     @property
     def on_time(self) -> Array | None:

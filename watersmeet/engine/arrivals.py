@@ -6,9 +6,9 @@ processing every push at once. What has been pushed but not processed waits in a
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -24,8 +24,7 @@ from watersmeet.window.watermark import Watermarks
 Array = np.ndarray
 
 
-@dataclass(frozen=True)
-class Pushed:
+class Pushed(NamedTuple):
     """One pushed batch of one side."""
 
     batch: pa.RecordBatch
@@ -66,16 +65,21 @@ class Clock:
     def _one_time(self) -> bool:
         return self.self_join and one_time(self.window)
 
-    def copy(self) -> Clock:
-        watermarks = self.watermarks.copy() if self.watermarks else None
-        return Clock(self.window, self.self_join, dict(self.counts), watermarks)
+    def save(self) -> tuple[dict[Side, int], Any]:
+        """What it takes to `restore` it. O(1)."""
+        return dict(self.counts), None if self.watermarks is None else self.watermarks.save()
+
+    def restore(self, saved: tuple[dict[Side, int], Any]) -> None:
+        self.counts = dict(saved[0])
+        if self.watermarks is not None:
+            self.watermarks.restore(saved[1])
 
     def push(self, batches: dict[Side, pa.RecordBatch]) -> dict[Side, Pushed]:
         """Read the ticks of batches and count them in, left before right."""
         pushed = {side: self._push(side, batches[side]) for side in SIDES if side in batches}
         if pushed and self._one_time:
             # As right it was judged when the whole batch had come as left, so that only what came before it counts.
-            pushed["left"] = replace(pushed["left"], late=pushed["right"].late)
+            pushed["left"] = pushed["left"]._replace(late=pushed["right"].late)
         return pushed
 
     def _push(self, side: Side, batch: pa.RecordBatch) -> Pushed:

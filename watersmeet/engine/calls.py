@@ -9,18 +9,20 @@ Should that fail, too, nobody knows what the join holds, and every later call is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from threading import RLock
-from typing import Any
+from typing import Any, TypeVar
 
 from watersmeet.interrupts import uninterrupted
 
+T = TypeVar("T")
+
 
 class Calls:
-    """save: gives what undoes all that follows."""
+    """check: raises where a call of this name is not possible any more. save: gives what undoes all that follows."""
 
-    def __init__(self, save: Callable[[], Callable[[], None]]):
+    def __init__(self, check: Callable[[str], None], save: Callable[[], Callable[[], None]]):
+        self._check = check
         self._save = save
         self._lock: Any = RLock()  # which knows its owner, though typeshed does not know that it does
         self._half_done: str | None = None  # a call that could not be undone
@@ -31,9 +33,8 @@ class Calls:
             raise RuntimeError(f"{call} was called from within another call of the same join; call it afterwards")
         return self._lock
 
-    @contextmanager
-    def whole(self, call: str) -> Iterator[None]:
-        """A turn that changes the join."""
+    def whole(self, call: str, work: Callable[..., T], *given: Any) -> T:
+        """work(*given), which changes the join, in its turn."""
         with self.turn(call):
             if self._half_done is not None:
                 raise RuntimeError(
@@ -43,8 +44,10 @@ class Calls:
             undo = self._save()
             try:
                 self._half_done = call
-                yield
+                self._check(call)
+                answer = work(*given)
                 self._half_done = None
+                return answer
             except BaseException:
                 with uninterrupted():
                     undo()

@@ -17,7 +17,7 @@ chain.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -152,15 +152,15 @@ class JoinCore:
         Visitors only probe: they are stored in another core. For inner joins of two streams.
         """
         unneeded = self._unneeded_below(expired_below)
-        self._take_in(arrivals, visitors or {}, unneeded, results)
+        self._process(arrivals, visitors or {}, unneeded, results)
         begin = time.perf_counter()
         for side in SIDES:
             if self.alone[side] and expired_below[side] is not None:
                 self._come_out(side, expired_below[side], results)
         self._expire(unneeded)
-        self.metrics.seconds["expire"] += time.perf_counter() - begin
+        self.metrics.took("expire", begin)
 
-    def _take_in(
+    def _process(
         self, arrivals: dict[Side, Arrival], visitors: dict[Side, Arrival], unneeded: Ticks, results: Results
     ) -> None:
         """Let tuples find their partners, and store those that do not only visit."""
@@ -202,11 +202,10 @@ class JoinCore:
 
     def _unneeded_below(self, expired_below: Ticks) -> Ticks:
         """Below which ticks a side's chain needs no tuples: those that have expired for all sides that it serves."""
-        unneeded: Ticks = {}
-        for sides in self.shares:
-            ticks = [tick for side in sides if (tick := expired_below[side]) is not None]
-            unneeded |= dict.fromkeys(sides, min(ticks) if len(ticks) == len(sides) else None)
-        return unneeded
+        if len(self.shares) > 1:
+            return expired_below
+        left, right = expired_below["left"], expired_below["right"]
+        return dict.fromkeys(SIDES, None if left is None or right is None else min(left, right))
 
     def _expire(self, unneeded: Ticks) -> None:
         for sides in self.streams:
@@ -234,11 +233,11 @@ class JoinCore:
         first = payload.end - arrival.rows if again else payload.end
         for start, stop in self._cuts(arrival):
             piece = arrival.slice(start, stop)
-            with self._beside(side, piece, None if again else payload) as targets:
-                tuples = self._sides[side].of(piece.batch)
-                live, entries = self._entries(piece, tuples, keep)
-                probes = self._probes(side, piece, tuples, live, entries)
-            batch = Ready(side, piece, payload, first + start, live, entries, probes, targets.result())
+            targets = self._take_in(side, piece, None if again else payload)
+            tuples = self._sides[side].of(piece.batch)
+            live, entries = self._entries(piece, tuples, keep)
+            probes = self._probes(side, piece, tuples, live, entries)
+            batch = Ready(side, piece, payload, first + start, live, entries, probes, targets())
             pieces = self._finder.find(batch, results, beside=partial(self._store, batch))
             self._settle(batch, pieces, results)
 
@@ -249,11 +248,11 @@ class JoinCore:
         batches = []
         for cut in cuts:
             piece, first = arrivals["left"].slice(*cut), payload.end
-            with self._beside("left", piece, payload) as targets:
-                tuples = self._sides["left"].of(piece.batch)
-                live, entries = self._entries(piece, tuples, keep)
-                probes = self._probes("left", piece, tuples, live, entries)
-            batches.append(Ready("left", piece, payload, first, live, entries, probes, targets.result()))
+            taken = self._take_in("left", piece, payload)
+            tuples = self._sides["left"].of(piece.batch)
+            live, entries = self._entries(piece, tuples, keep)
+            probes = self._probes("left", piece, tuples, live, entries)
+            batches.append(Ready("left", piece, payload, first, live, entries, probes, taken()))
         found = [self._finder.find(batch, results) for batch in batches]
         for batch, pieces in zip(batches, found, strict=True):
             self._store(batch)
@@ -280,26 +279,28 @@ class JoinCore:
     def _cuts(self, arrival: Arrival) -> list[tuple[int, int]]:
         return [(0, arrival.rows)] if self.window.counts else arrival.cuts()
 
-    def _beside(self, side: Side, arrival: Arrival, payload: Payload | None) -> Any:
-        """Beside the block: take the tuples into the payload, if they are new, and see what is in their reach."""
+    def _take_in(self, side: Side, arrival: Arrival, payload: Payload | None) -> Callable[[], list[Target]]:
+        """Begin to take the tuples into the payload, if they are new, and to see what is in their reach."""
 
         def take_in() -> list[Target]:
             if payload is not None:
                 payload.append(arrival.batch)
             return self._targets(side, arrival)
 
-        return (self._workers if arrival.rows >= SMALL else ALONE).beside(take_in)
+        return (self._workers if arrival.rows >= SMALL else ALONE).begun(take_in)
 
     def _targets(self, side: Side, arrival: Arrival) -> list[Target]:
         return self.chains[other(side)].targets(arrival.low, arrival.high, arrival.span.in_order)
 
     def _entries(self, arrival: Arrival, tuples: Tuples, keep: int | None) -> tuple[Array | None, Any]:
         """The rows that go into the index, and these as the index takes them."""
-        with self.metrics.timed("keys"):
-            keys = tuples.keys()
-        with self.metrics.timed("sort"):
-            live = self._stored_rows(arrival, keys.live, keep)
-            return live, self.index.entries(keys.equal, keys.ordered, live, arrival.rows, self._workers)
+        begin = time.perf_counter()
+        keys = tuples.keys()
+        begin = self.metrics.took("keys", begin)
+        live = self._stored_rows(arrival, keys.live, keep)
+        entries = self.index.entries(keys.equal, keys.ordered, live, arrival.rows, self._workers)
+        self.metrics.took("sort", begin)
+        return live, entries
 
     def _stored_rows(self, arrival: Arrival, live: Array | None, keep: int | None) -> Array | None:
         """Of the rows that can match at all, those that go into the index; None: all."""
@@ -313,12 +314,14 @@ class JoinCore:
         """
         if not self.payloads[other(side)].end:
             return None
-        with self.metrics.timed("keys"):
-            probe = tuples.probe()
-        with self.metrics.timed("sort"):
-            asks = both(probe.live, arrival.on_time)
-            known = entries if _same(asks, live) else None
-            return self.index.probes(probe.equal, probe.lows, probe.highs, asks, arrival.rows, self._workers, known)
+        begin = time.perf_counter()
+        probe = tuples.probe()
+        begin = self.metrics.took("keys", begin)
+        asks = both(probe.live, arrival.on_time)
+        known = entries if _same(asks, live) else None
+        probes = self.index.probes(probe.equal, probe.lows, probe.highs, asks, arrival.rows, self._workers, known)
+        self.metrics.took("sort", begin)
+        return probes
 
     def _store(self, batch: Ready) -> None:
         begin = time.perf_counter()
@@ -329,31 +332,30 @@ class JoinCore:
             if arrival.late is not None:
                 settled[arrival.late] = 0xFF  # in every role
         chain.append(batch.first, arrival.ticks, arrival.span, batch.entries, settled, arrival.late)
-        self.metrics.seconds["store"] += time.perf_counter() - begin
+        self.metrics.took("store", begin)
 
     def _settle(self, batch: Ready, pieces: list[Piece], results: Results) -> None:
         """Note who has found a partner; in a semi join those who had none before come out."""
         if not (self._flagged["left"] or self._flagged["right"]):
             return
+        begin = time.perf_counter()
         side = batch.side
         fresh: dict[Side, list[Array]] = {each: [np.zeros(0, np.int64)] for each in SIDES}
-        with self.metrics.timed("gather"):
-            if self._flagged[other(side)]:
-                role = self._role[other(side)]
-                fresh[other(side)] += [sub.settle(partners, role) + np.int64(sub.base) for sub, _, partners in pieces]
-            if self._flagged[side] and pieces:
-                home = self.chains[side].holding(batch.first)
-                offset = np.int32(batch.first - home.base)
-                fresh[side] += [
-                    home.settle(rows + offset, self._role[side]) + np.int64(home.base) for _, rows, _ in pieces
-                ]
-            if self.how == "semi":
-                found = np.concatenate(fresh["left"])
-                if needs_sorting(self._order, batch.first, batch.arrival.rows):
-                    found = np.sort(found)
-                    if side == "right":
-                        found = by_completion(found, self._finder.pairs_in_order(batch, pieces)[1])
-                results.alone("left", self.payloads["left"], found, self.payloads["right"])
+        if self._flagged[other(side)]:
+            role = self._role[other(side)]
+            fresh[other(side)] += [sub.settle(partners, role) + np.int64(sub.base) for sub, _, partners in pieces]
+        if self._flagged[side] and pieces:
+            home = self.chains[side].holding(batch.first)
+            offset = np.int32(batch.first - home.base)
+            fresh[side] += [home.settle(rows + offset, self._role[side]) + np.int64(home.base) for _, rows, _ in pieces]
+        if self.how == "semi":
+            found = np.concatenate(fresh["left"])
+            if needs_sorting(self._order, batch.first, batch.arrival.rows):
+                found = np.sort(found)
+                if side == "right":
+                    found = by_completion(found, self._finder.pairs_in_order(batch, pieces)[1])
+            results.alone("left", self.payloads["left"], found, self.payloads["right"])
+        self.metrics.took("gather", begin)
 
     # -- looking -----------------------------------------------------------------------------------------------------
 

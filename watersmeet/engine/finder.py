@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from operator import call
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from numba import njit
 
 from watersmeet.engine.arrival import Arrival
 from watersmeet.engine.metrics import Metrics
@@ -31,8 +32,15 @@ PAIRS = 1 << 16
 _LEAST_PROBES = 1 << 10
 
 
-@dataclass(frozen=True)
-class Ready:
+@njit(nogil=True, cache=True)
+def positions(rows, first, partners, base, at, own, stored):
+    """Rows of pairs as positions, which outgrow their 32 bits, from place `at` on."""
+    for i in range(rows.size):
+        own[at + i] = np.int64(rows[i]) + first
+        stored[at + i] = np.int64(partners[i]) + base
+
+
+class Ready(NamedTuple):
     """A batch of one side, with what storing and probing need."""
 
     side: Side
@@ -45,8 +53,7 @@ class Ready:
     targets: list[Target]
 
 
-@dataclass(frozen=True)
-class _Found:
+class _Found(NamedTuple):
     """What some of the probes of a batch found."""
 
     pieces: list[Piece]
@@ -75,13 +82,12 @@ class Finder:
         most = max(int(PAIRS / max(self._partners, 1.0)), _LEAST_PROBES)
         parts = self._workers.parts(size, SMALL, most=most) if size else []
         sorts = needs_sorting(self._order, batch.first, batch.arrival.rows)
-        work: list[Callable] = [partial(self._part, batch, results, sorts, *part) for part in parts]
-        if beside is not None:
-            work.append(beside)
+        work: list[Callable] = [] if beside is None else [beside]  # first: it is long, and others wait for the last
+        work += [partial(self._part, batch, results, sorts, *part) for part in parts]
         workers = self._workers if size >= SMALL else ALONE  # to wait for another thread would take longer
         pieces: list[Piece] = []
         pairs = 0
-        for part in workers.each(lambda job: job(), work):
+        for part in workers.each(call, work):
             if part is not None:  # `beside` gives nothing
                 self._metrics.seconds["probe"] += part.probe_seconds
                 self._metrics.seconds["gather"] += part.gather_seconds
@@ -91,8 +97,9 @@ class Finder:
         if size:
             self._partners = pairs / size
         if sorts and not results.counts_only and self._how not in ("semi", "anti"):
-            with self._metrics.timed("gather"):
-                self._add_in_order(batch, pieces, results)
+            begin = time.perf_counter()
+            self._add_in_order(batch, pieces, results)
+            self._metrics.took("gather", begin)
         return pieces
 
     def take(self, batch: Ready, pieces: list[Piece], results: Results) -> list[Piece]:
@@ -110,8 +117,9 @@ class Finder:
             results.add(part.rows, part.batches)
             kept += part.pieces
         if sorts and not results.counts_only and self._how not in ("semi", "anti"):
-            with self._metrics.timed("gather"):
-                self._add_in_order(batch, kept, results)
+            begin = time.perf_counter()
+            self._add_in_order(batch, kept, results)
+            self._metrics.took("gather", begin)
         return kept
 
     def _checked(self, batch: Ready, piece: Piece) -> list[Piece]:
@@ -156,7 +164,7 @@ class Finder:
     def _made(self, batch: Ready, results: Results, sorts: bool, pieces: list[Piece], begin: float) -> _Found:
         """Results of pairs, unless they are to be sorted first; they were looked for since `begin`."""
         middle = time.perf_counter()
-        total = sum(rows.size for _, rows, _ in pieces)
+        total = sum([rows.size for _, rows, _ in pieces])
         if self._how in ("semi", "anti"):
             return _Found(pieces, total, 0, [], middle - begin, 0.0)
         made: list[pa.RecordBatch] = []
@@ -164,8 +172,7 @@ class Finder:
             own, stored = room(total, np.int64), room(total, np.int64)
             at = 0
             for sub, rows, partners in pieces:
-                np.add(rows, np.int64(batch.first), out=own[at : at + rows.size])  # positions outgrow the rows' 32 bits
-                np.add(partners, np.int64(sub.base), out=stored[at : at + rows.size])
+                positions(rows, batch.first, partners, sub.base, at, own, stored)
                 at += rows.size
             made = results.pairs(batch.side, own, stored, self._payloads(batch), ALONE)
         return _Found(pieces, total, total, made, middle - begin, time.perf_counter() - middle)

@@ -8,8 +8,7 @@ rest to the core. What can be wrong with a push is found before anything changes
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable
 from functools import partial
 from typing import Any, Generic, Literal, SupportsIndex, TypeVar, Unpack, overload
 
@@ -167,7 +166,7 @@ class StreamJoin(Generic[Answer]):
         self._spread = Spread(cores, route)
         self._metrics = Metrics()
         self._closed = False
-        self._calls = Calls(self._saved)
+        self._calls = Calls(self._check_open, self._saved)
         self._schemas: dict[Side, pa.Schema | None] = {"left": None, "right": None}
         self._held: list[tuple[Side, pa.RecordBatch | Reached]] = []  # pushes before both schemas are known
         self._late = {side: LateRows(keep_late) for side in SIDES}
@@ -191,17 +190,19 @@ class StreamJoin(Generic[Answer]):
             given["right"] = None
         # Before the turn: reading may run whatever code makes the data, for as long as that takes.
         read = {side: as_batch(data, side, self._schemas[side]) for side, data in given.items() if data is not None}
-        with self._whole("push"):
-            batches: dict[Side, pa.RecordBatch] = {}
-            schemas = dict(self._schemas)
-            for side, batch in read.items():
-                known = schemas[side]
-                if known is None:
-                    known = schemas[side] = first_schema(batch, side)
-                batches[side] = conform(batch, known, side)
-            if self._self_join and batches:
-                batches["right"], schemas["right"] = batches["left"], schemas["left"]
-            return self._push_unbound(batches, schemas) if self._core is None else self._push_bound(batches)
+        return self._calls.whole("push", self._push, read)
+
+    def _push(self, read: dict[Side, pa.RecordBatch]) -> Any:
+        batches: dict[Side, pa.RecordBatch] = {}
+        schemas = dict(self._schemas)
+        for side, batch in read.items():
+            known = schemas[side]
+            if known is None:
+                known = schemas[side] = first_schema(batch, side)
+            batches[side] = conform(batch, known, side)
+        if self._self_join and batches:
+            batches["right"], schemas["right"] = batches["left"], schemas["left"]
+        return self._push_unbound(batches, schemas) if self._core is None else self._push_bound(batches)
 
     def advance(self, left: Any = None, right: Any = None) -> Answer:
         """Say that a stream has reached a time, as if a tuple of that time had been seen; returns what that completes.
@@ -211,51 +212,52 @@ class StreamJoin(Generic[Answer]):
         if isinstance(self._window, Last):
             raise ValueError("advance is for windows over time; a window of the last n tuples has no time")
         given = self._roles(left, right, "right", "advance(time)")
-        with self._whole("advance"):
-            window = self._unbound_window() if self._core is None else self._core.window
-            if window is None:
-                raise ValueError(
-                    "advance needs to know the type of the time columns: push first, or give a schema to StreamJoin"
-                )
-            assert isinstance(window, BoundTimeWindow)
-            ticks = {side: window.tick(value, side) for side, value in given.items() if value is not None}
-            if self._core is None:
-                self._held += [(side, Reached(value)) for side, value in given.items() if value is not None]
-                return self._nothing()
-            clock = self._clock.copy()
-            assert clock.watermarks is not None
-            for side, tick in ticks.items():
-                clock.watermarks.observe(side, tick)
-            self._clock = clock
-            return self._process_if_due()
+        return self._calls.whole("advance", self._advance, given)
+
+    def _advance(self, given: dict[Side, Any]) -> Any:
+        window = self._unbound_window() if self._core is None else self._core.window
+        if window is None:
+            raise ValueError(
+                "advance needs to know the type of the time columns: push first, or give a schema to StreamJoin"
+            )
+        assert isinstance(window, BoundTimeWindow)
+        ticks = {side: window.tick(value, side) for side, value in given.items() if value is not None}
+        if self._core is None:
+            self._held += [(side, Reached(value)) for side, value in given.items() if value is not None]
+            return self._nothing()
+        assert self._clock.watermarks is not None
+        for side, tick in ticks.items():
+            self._clock.watermarks.observe(side, tick)
+        return self._process_if_due()
 
     def flush(self) -> Answer:
         """Process now what batch mode has collected."""
-        with self._whole("flush"):
-            return self._nothing() if self._core is None else self._process()
+        return self._calls.whole("flush", self._flush)
+
+    def _flush(self) -> Any:
+        return self._nothing() if self._core is None else self._process()
 
     def close(self) -> Answer:
         """The end of both streams: returns what only the end can prove. Later calls return nothing more."""
         if self._closed:
             return self._nothing()
-        answer = self._close()
+        answer = self._calls.whole("close", self._close)
         self._part_with_cores()  # behind the end of the call: there is nothing to be undone any more
         return answer
 
     def _close(self) -> Any:
-        with self._whole("close"):
-            if self._core is None:
-                answer = self._close_unbound()
-            else:
-                results = self._results()
-                self._step(results)
-                self._core.finish(results)
-                self._metrics.rows_out += results.rows
-                answer = results.answer()
-                self._core.release()
-            self._held = []
-            self._closed = True
-            return answer
+        if self._core is None:
+            answer = self._close_unbound()
+        else:
+            results = self._results()
+            self._step(results)
+            self._core.finish(results)
+            self._metrics.rows_out += results.rows
+            answer = results.answer()
+            self._core.release()
+        self._held = []
+        self._closed = True
+        return answer
 
     def run(
         self,
@@ -410,24 +412,18 @@ class StreamJoin(Generic[Answer]):
         if isinstance(self._core, Team) and self._core.ended:
             raise ValueError(f"{call} after the join's `with` block, which has let go of its cores; call it within")
 
-    @contextmanager
-    def _whole(self, call: str) -> Iterator[None]:
-        with self._calls.whole(call):
-            self._check_open(call)
-            yield
-
     def _saved(self) -> Callable[[], None]:
         """What undoes all that follows. Cheap to make; only undoing may cost as much as the window is large."""
         fields = dict(self.__dict__)
         held, late = len(self._held), {side: self._late[side].save() for side in SIDES}
         metrics = dict(vars(self._metrics), seconds=dict(self._metrics.seconds))
-        core, collected = (None, None) if self._core is None else (self._core.save(), self._collected.save())
+        parts: list[Any] = [] if self._core is None else [self._core, self._clock, self._collected]
+        saved = [part.save() for part in parts]
 
         def undo() -> None:
             self._workers.stop()
-            if fields["_core"] is not None:
-                fields["_core"].restore(core)
-                fields["_collected"].restore(collected)
+            for part, was in zip(parts, saved, strict=True):
+                part.restore(was)
             for side in SIDES:
                 fields["_late"][side].restore(late[side])
             del fields["_held"][held:]
@@ -522,9 +518,7 @@ class StreamJoin(Generic[Answer]):
 
     def _push_bound(self, batches: dict[Side, pa.RecordBatch]) -> Any:
         assert self._core is not None
-        clock = self._clock.copy()
-        pushed = clock.push(batches)
-        self._clock = clock
+        pushed = self._clock.push(batches)
         metrics = self._metrics
         metrics.pushes += 1
         for side, one in pushed.items():

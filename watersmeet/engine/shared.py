@@ -57,7 +57,7 @@ class SharedCore(JoinCore):
     task_rows = TASK_ROWS
     _step: Step | None = None
 
-    def _take_in(
+    def _process(
         self, arrivals: dict[Side, Arrival], visitors: dict[Side, Arrival], unneeded: Ticks, results: Results
     ) -> None:
         assert not visitors
@@ -80,7 +80,7 @@ class SharedCore(JoinCore):
             pieces, count = step.run()
         finally:
             self._step = None
-        self.metrics.seconds["probe"] += time.perf_counter() - begin
+        self.metrics.took("probe", begin)
         for sides in self.shares:
             if any(side in arrivals for side in sides):
                 self._tree(sides[0]).landed(coming[sides[0]])
@@ -103,9 +103,10 @@ class SharedCore(JoinCore):
             raise ValueError("route 'shared' keeps up to 2^30 rows of a side; this window has more")
         limit = targets[0].subwindow.size if targets else 0
         tuples = self._sides[side].of(arrival.batch)
-        with self.metrics.timed("keys"):
-            keys = tuples.keys()
-            live = self._stored_rows(arrival, keys.live, keep)
+        begin = time.perf_counter()
+        keys = tuples.keys()
+        live = self._stored_rows(arrival, keys.live, keep)
+        self.metrics.took("keys", begin)
         if again and len(self.shares) == 1:
             live, stores = before["left"].live, np.zeros(arrival.rows, np.uint8)  # as left they have been stored
         else:
@@ -125,8 +126,9 @@ class SharedCore(JoinCore):
         if not targets:
             nothing = np.zeros(arrival.rows, np.uint8)
             return NOBODY._replace(keys=keys, stores=stores, asks=nothing, lows=keys, highs=keys, first=row)
-        with self.metrics.timed("keys"):
-            probe = tuples.probe()
+        begin = time.perf_counter()
+        probe = tuples.probe()
+        self.metrics.took("keys", begin)
         asks = _flags(both(probe.live, arrival.on_time), arrival.rows)
         lows, highs = (probe.lows, probe.highs) if probe.lows else ((probe.equal,), (probe.equal,))
         bounds = targets[0].bounds

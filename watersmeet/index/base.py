@@ -19,8 +19,7 @@ subwindows at the edge of the window need that; elsewhere the bounds are not pas
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 import numpy as np
 from numba import njit
@@ -37,8 +36,7 @@ Needs = Literal["nothing", "equality", "order"]  # of the predicate: any, an equ
 PORTION = 1 << 20
 
 
-@dataclass(frozen=True)
-class TickBounds:
+class TickBounds(NamedTuple):
     """Partners of batch row i must have `low[i] <= ticks[partner row] <= high[i]`.
 
     Where rows lie in order of their ticks, the bounds are given as row numbers and `ticks` is empty: what is compared

@@ -12,21 +12,20 @@ Reference: PanJoin, section III-E (batch mode).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 
 from watersmeet.index.base import Array, live_rows
-from watersmeet.index.sorting import FEW, in_order, taken
+from watersmeet.index.sorting import in_order, taken
 from watersmeet.workers import Workers
 
 _NONE = np.zeros(0, np.int64)
 _LOOKED_AT = 1024  # keys, before one out of order is asked for: several at a time take less than one by one
 
 
-@dataclass(frozen=True)
-class Entries:
+class Entries(NamedTuple):
     """A batch in key order."""
 
     equal: Array  # empty where there is one key
@@ -39,8 +38,7 @@ class Entries:
         return self.rows.size
 
 
-@dataclass(frozen=True)
-class Probes:
+class Probes(NamedTuple):
     """A batch as ranges, one list for each band, each in order of its low ends."""
 
     bands: tuple[tuple[Array, Array, Array, Array], ...]  # (equal, lows, highs, rows)
@@ -108,17 +106,8 @@ def _known_orders(entries: Entries | None) -> Iterator[Array]:
         yield np.ascontiguousarray(entries.rows[::-1])
 
 
-def _are_in_order(equal: Array, low: Array) -> bool:
-    if low.size >= FEW:
-        return _all_in_order(equal, low)
-    ascends = low[:-1] <= low[1:]
-    if equal.size:
-        ascends = (equal[:-1] < equal[1:]) | ((equal[:-1] == equal[1:]) & ascends)
-    return bool(ascends.all())
-
-
 @njit(nogil=True, cache=True)
-def _all_in_order(equal, low):
+def _are_in_order(equal, low):
     begin = 1
     while begin < low.size:
         end = min(begin + _LOOKED_AT, low.size)

@@ -6,10 +6,10 @@
 Worked example: 7 falls into bucket 2, 5 and 9 into bucket 0. A probe for 9 starts at heads[0] = 4 (match: row 3), goes
 on to slot 3 (match: row 4), to slot 0 (5: no match), end.
 
-The probes of a batch walk their chains together: the first slot of every chain, then the second of those that have
-one, and so on, until few are left. Each such round is a loop without branches over reads that do not wait for each
-other, and that are asked for some steps before (watersmeet/prefetch.py), so the processor has many of them under way at
-once; one chain after the other it would wait for each slot.
+Probes walk their chains together, a thousand at a time: the first slot of every chain, then the second of those that
+have one, and so on, until few are left. Each such round is a loop without branches over reads that do not wait for each
+other, and that are asked for a round before (watersmeet/prefetch.py), so the processor has many of them under way at
+once; one chain after the other it would wait for each slot. To count is to walk without writing pairs.
 
 A batch is sorted by the leading bits of its hashes before it is inserted or probes. The bucket is leading bits, too, so
 whatever the size of a table, the batch goes through it from left to right, and through the slots of each earlier batch
@@ -23,14 +23,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
-from typing import ClassVar
+from functools import cache, partial
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numba import njit, uint64
 
 from watersmeet.index.base import (
     PORTION,
+    UNBOUNDED,
     Array,
     Emitter,
     Needs,
@@ -51,9 +52,11 @@ from watersmeet.workers import ALONE, Workers
 
 _FIBONACCI = np.uint64(0x9E3779B97F4A7C15)
 _LOAD = 1.0  # rows a bucket, at most
-_FEW = 64  # walkers below which rounds do not pay
-_AHEAD = 32  # slots asked for before they are looked at
-_LEAST_ROOM = 4096  # pairs
+_TOGETHER = 1024  # probes that walk at a time: what they need fits the first cache
+_FEW = 16  # walkers below which rounds do not pay
+_LEAST_ROOM = 64  # pairs
+_NO_ROOM = np.zeros(1, np.int32)
+_SMALL = 1 << 15  # rows that a part for another thread has at least
 _HASH_BITS = 22  # by which a batch is sorted: two digits. Neighbours of a larger table are in the cache as well
 
 
@@ -63,20 +66,32 @@ def _bucket(key, shift):
 
 
 @njit(nogil=True, cache=True)
-def _pack(keys, hash_bits, row_bits, words):
-    """(leading bits of the hash, row) as one word."""
+def _pack(keys, hash_bits, row_bits, part, parts, words):
+    """(leading bits of the hash, row) as one word, of the keys whose hash is in this one of so many parts of all
+    hashes; returns how many these are."""
     shift = uint64(64 - hash_bits)
+    if parts == 1:
+        for i in range(keys.size):
+            words[i] = (_bucket(keys[i], shift) << uint64(row_bits)) | uint64(i)
+        return keys.size
+    low = (part << hash_bits) // parts
+    high = ((part + 1) << hash_bits) // parts
+    n = 0
     for i in range(keys.size):
-        words[i] = (_bucket(keys[i], shift) << uint64(row_bits)) | uint64(i)
+        leading = np.int64(_bucket(keys[i], shift))
+        words[n] = (uint64(leading) << uint64(row_bits)) | uint64(i)
+        n += (low <= leading) & (leading < high)
+    return n
 
 
 @njit(nogil=True, cache=True)
-def _unpack(words, row_bits, keys, out_keys, out_rows):
+def _unpack(words, row_bits, keys, begin, out_keys, out_rows):
+    """Rows and their keys, from place `begin` on."""
     mask = (uint64(1) << uint64(row_bits)) - uint64(1)
     for i in range(words.size):
         row = words[i] & mask
-        out_rows[i] = row
-        out_keys[i] = keys[row]
+        out_rows[begin + i] = row
+        out_keys[begin + i] = keys[row]
 
 
 # A slot is two int64s, so that one read brings all of it: the key; then the row (upper half) and the next slot.
@@ -102,18 +117,6 @@ def _relink(heads, shift, slots, size):
         heads[b] = slot
 
 
-@njit(nogil=True, cache=True)
-def _begin(heads, shift, probe_keys, start, stop, walkers, at):
-    """Put a walker on the first slot of each probe's chain; returns their number."""
-    n = 0
-    for i in range(start, stop):
-        walkers[n] = i
-        slot = heads[_bucket(probe_keys[i], shift)]
-        at[n] = slot
-        n += slot >= 0
-    return n
-
-
 @njit(inline="always")
 def _visit(mode, slots, slot, key, least, most, ticks):
     """Look at one slot: (whether it matches, its row, the next slot)."""
@@ -124,51 +127,75 @@ def _visit(mode, slots, slot, key, least, most, ticks):
 
 
 @cache
-def _walk_kernel(mode: int):
+def _walk_kernel(mode: int, emits: bool):
     @njit(nogil=True, cache=True)
-    def walk(slots, probe_keys, probe_rows, walkers, at, count, low, high, ticks, out_probe, out_row):
-        """Walk on until all chains end or the room is used up; returns (pairs emitted, walkers left)."""
+    def walk(
+        heads, shift, slots, probe_keys, probe_rows, stop, walkers, at, least, most, low, high, ticks, first, count,
+        out_probe, out_row,
+    ):  # fmt: skip
+        """Walk the chains of the probes from `first` to `stop`, some at a time, until all have ended or, if pairs are
+        written, the room is used up; returns (the first probe not begun, walkers left, pairs).
+
+        walkers, at: probes under way, `count` of them, and the slots they are on; for a round of as many as these hold
+        there must be room. least, most: the bounds of probe i at place i of a ring.
+        """
         n = 0
         room = out_row.size - 1  # one place is written to before it is known to be wanted
-        while count > _FEW and n + count <= room:  # in rounds: every walker one slot further
-            kept = 0
-            for k in range(count):
-                prefetch(slots, np.uint64(2) * np.uint64(at[min(k + _AHEAD, count - 1)]))
-                i = walkers[k]
-                p = probe_rows[i]
-                least, most = bounds_of(mode, p, low, high)
-                hit, row, following = _visit(mode, slots, np.uint64(at[k]), probe_keys[i], least, most, ticks)
-                out_probe[n] = p
-                out_row[n] = row
-                n += hit
-                walkers[kept] = i
-                at[kept] = following
-                kept += following >= 0
-            count = kept
-        if count > _FEW:
-            return n, count
-        while count > 0:  # few are left, on long chains: one after the other, to the end
-            i = walkers[count - 1]
-            p = probe_rows[i]
-            least, most = bounds_of(mode, p, low, high)
-            key = probe_keys[i]
-            slot = at[count - 1]
-            while slot >= 0:
-                if n == room:
-                    at[count - 1] = slot
-                    return n, count
-                hit, row, slot = _visit(mode, slots, np.uint64(slot), key, least, most, ticks)
-                out_probe[n] = p
-                out_row[n] = row
-                n += hit
-            count -= 1
-        return n, count
+        ring = np.uint64(walkers.size - 1)
+        while True:
+            if count == 0:
+                if first == stop:
+                    return first, count, n
+                beyond = min(first + walkers.size, stop)
+                for i in range(first, beyond):
+                    slot = heads[_bucket(probe_keys[i], shift)]
+                    walkers[count] = i
+                    at[count] = slot
+                    count += slot >= 0
+                    prefetch(slots, np.uint64(2) * np.uint64(max(slot, 0)))
+                if mode != UNBOUNDED:  # scattered reads, so no more of them than there must be
+                    for i in range(first, beyond):
+                        least[np.uint64(i) & ring] = low[probe_rows[i]]
+                    for i in range(first, beyond):
+                        most[np.uint64(i) & ring] = high[probe_rows[i]]
+                first = beyond
+            while count > _FEW and (not emits or n + count <= room):  # in rounds: every walker one slot further
+                kept = 0
+                for k in range(count):
+                    i = walkers[k]
+                    a, b = bounds_of(mode, np.uint64(i) & ring, least, most)
+                    hit, row, following = _visit(mode, slots, np.uint64(at[k]), probe_keys[i], a, b, ticks)
+                    if emits:
+                        out_probe[n] = probe_rows[i]
+                        out_row[n] = row
+                    n += hit
+                    walkers[kept] = i
+                    at[kept] = following
+                    kept += following >= 0
+                    prefetch(slots, np.uint64(2) * np.uint64(max(following, 0)))
+                count = kept
+            if count > _FEW:
+                return first, count, n
+            while count > 0:  # few are left, on long chains: one after the other, to the end
+                i = walkers[count - 1]
+                a, b = bounds_of(mode, np.uint64(i) & ring, least, most)
+                key = probe_keys[i]
+                slot = at[count - 1]
+                while slot >= 0:
+                    if emits and n == room:
+                        at[count - 1] = slot
+                        return first, count, n
+                    hit, row, slot = _visit(mode, slots, np.uint64(slot), key, a, b, ticks)
+                    if emits:
+                        out_probe[n] = probe_rows[i]
+                        out_row[n] = row
+                    n += hit
+                count -= 1
 
     return walk
 
 
-@dataclass(frozen=True)
-class Entries:
+class Entries(NamedTuple):
     """A batch in order of hash, to be stored or to probe."""
 
     keys: Array
@@ -200,7 +227,7 @@ class Hash:
     ) -> Entries:
         """O(n), once a batch."""
         assert equal is not None and ordered is None
-        return Entries(*_by_hash(equal, live, n), equal)
+        return Entries(*_by_hash(equal, live, n, workers), equal)
 
     def probes(self, equal, lows, highs, live, n, workers: Workers, entries: Entries | None = None) -> Entries:
         """O(1) where the batch probes with the keys that it stores, as it mostly does."""
@@ -213,20 +240,29 @@ class Hash:
         return HashStructure(self.buckets, 0 if like is None else like.size)
 
 
-def _by_hash(equal: Array, live: Array | None, n: int) -> tuple[Array, Array]:
-    """Keys and rows of the live rows, in order of hash."""
+def _by_hash(equal: Array, live: Array | None, n: int, workers: Workers) -> tuple[Array, Array]:
+    """Keys and rows of the live rows, in order of hash. Each thread takes its part of all hashes."""
     picked = None if live is None else live_rows(live, n)
     keys = equal if picked is None else equal[picked]
-    size = keys.size
-    row_bits = max(size - 1, 1).bit_length()
-    words = room(size, np.uint64)
-    _pack(keys, _HASH_BITS, row_bits, words)
-    if size < FEW or numpy_is_faster():
-        words.sort()
-    else:
-        words = sort_words(words, room(size, np.uint64), row_bits, *digits(_HASH_BITS, size))
-    sorted_keys, rows = room(size, np.int64), room(size, np.int32)
-    _unpack(words, row_bits, keys, sorted_keys, rows)
+    row_bits = max(keys.size - 1, 1).bit_length()
+    parts = len(workers.parts(keys.size, _SMALL, each=1))
+
+    def sort(part: int) -> Array:
+        words = room(keys.size + 1, np.uint64)  # one place is written to before it is known to be wanted
+        words = words[: _pack(keys, _HASH_BITS, row_bits, part, parts, words)]
+        if words.size < FEW or numpy_is_faster():
+            words.sort()
+            return words
+        return sort_words(words, room(words.size, np.uint64), row_bits, *digits(_HASH_BITS, words.size))
+
+    in_order = workers.map(sort, range(parts))
+    sorted_keys, rows = room(keys.size, np.int64), room(keys.size, np.int32)
+
+    def unpack(part: int) -> None:
+        begin = sum(words.size for words in in_order[:part])
+        _unpack(in_order[part], row_bits, keys, begin, sorted_keys, rows)
+
+    workers.map(unpack, range(parts))
     return sorted_keys, rows if picked is None else picked[rows]
 
 
@@ -262,24 +298,29 @@ class HashStructure:
         """O(1 + rows in the bucket) per probe."""
         if not self.size:
             return
-        b = bounds or no_ticks()
-        walk = _walk_kernel(bounds_mode(bounds))
-        for first in range(start, stop, PORTION):
-            beyond = min(first + PORTION, stop)
-            walkers, at = np.empty(beyond - first, np.int32), np.empty(beyond - first, np.int32)
-            count = _begin(self._heads, self._shift, probes.keys, first, beyond, walkers, at)
-            while count:
-                out = Emitter(max(2 * count, _LEAST_ROOM))
-                n, count = walk(
-                    self._slots, probes.keys, probes.rows, walkers, at, count,
-                    b.low, b.high, b.ticks, out.batch_rows, out.rows,
-                )  # fmt: skip
-                if n:
-                    yield out.emitted(n)
+        walk = self._walk(probes, start, stop, bounds, emits=True)
+        first, count, room = start, 0, 2 * (stop - start) + _LEAST_ROOM
+        while first < stop or count:
+            out = Emitter(min(room, PORTION))
+            first, count, n = walk(first, count, out.batch_rows, out.rows)
+            if n:
+                yield out.emitted(n)
+            room *= 2
 
     def count(self, probes: Entries, start: int, stop: int, bounds: TickBounds | None) -> int:
-        """As `find`; pairs are made a round at a time and let go of."""
-        return sum(rows.size for _, rows in self.find(probes, start, stop, bounds))
+        """As `find`."""
+        return self._walk(probes, start, stop, bounds, emits=False)(start, 0, _NO_ROOM, _NO_ROOM)[2]
+
+    def _walk(self, probes: Entries, start: int, stop: int, bounds: TickBounds | None, emits: bool) -> Any:
+        """The kernel, to be told where to go on, with how many walkers, and where to write."""
+        b = bounds or no_ticks()
+        places = min(1 << (stop - start - 1).bit_length(), _TOGETHER)
+        walkers, at = np.empty(places, np.int32), np.empty(places, np.int32)
+        least, most = (b.low, b.high) if bounds is None else (np.empty(places, np.int64), np.empty(places, np.int64))
+        return partial(
+            _walk_kernel(bounds_mode(bounds), emits), self._heads, self._shift, self._slots, probes.keys, probes.rows,
+            stop, walkers, at, least, most, b.low, b.high, b.ticks,
+        )  # fmt: skip
 
     def seal(self) -> None:
         if self._slots.size > 3 * self.size:  # half as much again

@@ -1,4 +1,5 @@
-"""Numba kernels for keys: float bits, text hashes, text prefixes, and mixing several keys into one.
+"""Numba kernels for keys and ticks: float bits, text hashes, text prefixes, mixing several keys into one, sums that are
+held at the ends of int64.
 
 Serial, without the GIL, cached on disk. Loops rather than NumPy expressions because each would need four or
 five passes and as many temporaries.
@@ -20,6 +21,25 @@ _ODD_2 = np.uint64(0xBF58476D1CE4E5B9)
 _ODD_3 = np.uint64(0x94D049BB133111EB)
 _S30, _S27, _S31, _S8 = np.uint64(30), np.uint64(27), np.uint64(31), np.uint64(8)
 _TOP = np.uint64(1) << np.uint64(63)
+
+
+@_jit
+def add_held(numbers, amount, out):
+    """numbers + amount, held at the ends of int64 instead of wrapping round."""
+    least, greatest = _LOWEST - min(amount, 0), _SIGN - max(amount, 0)
+    for i in range(numbers.size):
+        out[i] = min(max(numbers[i], least), greatest) + amount
+
+
+@_jit
+def add_inside(numbers, amount, out):
+    """numbers + amount; False where a sum is beyond int64."""
+    beyond = 0
+    for i in range(numbers.size):
+        total = numbers[i] + amount
+        beyond += ((numbers[i] ^ total) & (amount ^ total)) < 0
+        out[i] = total
+    return beyond == 0
 
 
 @_jit

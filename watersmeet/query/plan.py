@@ -18,8 +18,10 @@ much through, never too little, and the residual of that direction checks the co
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import cached_property
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -44,8 +46,7 @@ class Term:
     note: str = ""
 
 
-@dataclass(frozen=True)
-class Keys:
+class Keys(NamedTuple):
     """How the tuples of a batch are stored. `live` None: all; a tuple not live can never match."""
 
     equal: np.ndarray | None
@@ -53,8 +54,7 @@ class Keys:
     live: np.ndarray | None
 
 
-@dataclass(frozen=True)
-class Probe:
+class Probe(NamedTuple):
     """What the tuples of a batch look for. Bands of one tuple are disjoint; low > high is an empty one."""
 
     equal: np.ndarray | None
@@ -88,6 +88,17 @@ def _columns(node: Node) -> set[tuple[str, str]]:
     return {each for arg in node.args for each in _columns(arg)}
 
 
+#: Operations on whole numbers and texts of which NumPy never warns; to tell it not to takes longer than many of them.
+_SILENT = frozenset(
+    ("column", "constant", "rescale", "midnight", "neg", "abs", "+", "-", "and", "or", "not", "=", "<>", "<", "<=", ">",
+     ">=")
+)  # fmt: skip
+
+
+def _silent(node: Node) -> bool:
+    return node.op in _SILENT and node.type.kind != "float" and all(map(_silent, node.args))
+
+
 class SidePlan:
     """Everything the tuples of one side need."""
 
@@ -99,8 +110,10 @@ class SidePlan:
         ordered: Key | None,
         bands: tuple[key_maps.Band, ...] | None,
         residual: Residual | None,
+        silent: bool,
     ) -> None:
         self.residual = residual
+        self._quietly: Any = nullcontext if silent else partial(np.errstate, all="ignore")
         self._left = side == "l"
         self._filters = [truth(node) for node in filters]
         self._equal = equal
@@ -123,13 +136,21 @@ class Tuples:
     def __init__(self, plan: SidePlan, rows: Rows) -> None:
         self._plan = plan
         self._rows = rows
+        self._equality: tuple[np.ndarray | None, np.ndarray | None] | None = None
 
-    @cached_property
+    @property
     def equality(self) -> tuple[np.ndarray | None, np.ndarray | None]:
         """The equality keys, and the live rows as far as these and the conditions on this side tell."""
+        if self._equality is None:
+            self._equality = self._worked_out()
+        return self._equality
+
+    def _worked_out(self) -> tuple[np.ndarray | None, np.ndarray | None]:
         plan, rows = self._plan, self._rows
-        with np.errstate(all="ignore"):
-            live: np.ndarray | None = None
+        live: np.ndarray | None = None
+        if plan._equal is None and not plan._filters:
+            return None, None
+        with plan._quietly():
             for holds in plan._filters:
                 live = key_maps.both(live, holds(rows))
             if plan._equal is None:
@@ -143,7 +164,7 @@ class Tuples:
         equal, live = self.equality
         if plan._ordered is None:
             return Keys(equal, None, live)
-        with np.errstate(all="ignore"):
+        with plan._quietly():
             ordered, valid = key_maps.full(plan._ordered.run(rows), rows.count)
         return Keys(equal, ordered, key_maps.both(live, valid))
 
@@ -153,7 +174,7 @@ class Tuples:
         equal, live = self.equality
         if plan._bands is None:
             return Probe(equal, (), (), live)
-        with np.errstate(all="ignore"):
+        with plan._quietly():
             lows, highs, possible = key_maps.bands_of(plan._bands, rows)
         return Probe(equal, lows, highs, key_maps.both(live, possible))
 
@@ -242,7 +263,7 @@ def compile_plan(on: str | Expr, left: pa.Schema, right: pa.Schema, ordered: boo
         bands = None
         if ranged:
             bands = probed.ranges.bands if probed.ranges is not None else (key_maps.Band((), ()),)
-        sides[side] = SidePlan(side, filters[side], equal, stored_key, bands, residual)
+        sides[side] = SidePlan(side, filters[side], equal, stored_key, bands, residual, all(map(_silent, items)))
     terms = _terms(items, equalities, directions, equal_exact)
     kind = best.ranges.kind if best.ranges is not None else None
     unlike = _unlike(filters, list(equalities.values()), directions if ranged else None)

@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from watersmeet.memory import room
+from watersmeet.query.kernels import add_inside
 
 Valid = np.ndarray | None
 Vector = tuple[Any, Valid]
@@ -163,18 +164,17 @@ def _wide(operation: Any, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return shrink(np.asarray(operation(a.astype(object), b.astype(object)), dtype=object))
 
 
-def _room(a: np.ndarray, shift: int) -> bool:
-    """Whether a + shift stays inside int64: one pass, for the common case of a constant shift."""
-    if a.size == 0:
-        return True
-    return int(a.max()) + shift <= 2**63 - 1 if shift >= 0 else int(a.min()) + shift >= -(2**63)
+def _shifted(a: np.ndarray, shift: int) -> np.ndarray | None:
+    """a + shift, if all of it stays inside int64: one pass, for the common case of a constant."""
+    out = room(a.size, np.int64)
+    return out if -(2**63) <= shift < 2**63 and add_inside(a, shift, out) else None
 
 
 def add(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     if a.dtype == object or b.dtype == object:
         return _wide(np.add, a, b)
-    if b.size == 1 and _room(a, int(b[0])):
-        return np.add(a, b, out=room(a.size, np.int64))
+    if b.size == 1 and (shifted := _shifted(a, int(b[0]))) is not None:
+        return shifted
     total = a + b
     return total if not (((a ^ total) & (b ^ total)) < 0).any() else _wide(np.add, a, b)
 
@@ -182,8 +182,8 @@ def add(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 def subtract(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     if a.dtype == object or b.dtype == object:
         return _wide(np.subtract, a, b)
-    if b.size == 1 and _room(a, -int(b[0])):
-        return a - b
+    if b.size == 1 and (shifted := _shifted(a, -int(b[0]))) is not None:
+        return shifted
     total = a - b
     return total if not (((a ^ b) & (a ^ total)) < 0).any() else _wide(np.subtract, a, b)
 

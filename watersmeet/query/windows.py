@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
+from functools import cached_property
 from html import escape
 from typing import Any, Literal
 
@@ -31,6 +32,7 @@ import pyarrow.compute as pc
 
 from watersmeet.memory import room
 from watersmeet.query.durations import UNIT_NS, Duration, duration, nanoseconds, read
+from watersmeet.query.kernels import add_held
 
 Side = Literal["left", "right"]
 SIDES: tuple[Side, Side] = ("left", "right")
@@ -314,11 +316,8 @@ def plus(ticks: np.ndarray, delta: int | np.ndarray) -> np.ndarray:
         rest = delta - step if abs(delta) < 3 * _GREATEST else 2 * step
         return plus(plus(ticks, step), rest)
     moved = room(ticks.size, np.int64)
-    if ticks.size and delta >= 0 and ticks.max() > _GREATEST - delta:
-        ticks = np.minimum(ticks, _GREATEST - delta)
-    elif ticks.size and delta < 0 and ticks.min() < _LEAST - delta:
-        ticks = np.maximum(ticks, _LEAST - delta)
-    return np.add(ticks, delta, out=moved)
+    add_held(ticks, delta, moved)
+    return moved
 
 
 @dataclass(frozen=True)
@@ -346,6 +345,9 @@ class BoundTimeWindow:
     def read(self, batch: pa.RecordBatch, side: Side) -> np.ndarray:
         """The ticks of a batch, int64; an error for nulls and for times beyond int64 in the tick unit."""
         name = self.spec.time[SIDES.index(side)]
+        column = batch.column(name)
+        if column.type in self._in_ticks and not column.null_count and len(column):  # mostly; without Arrow's detours
+            return np.frombuffer(column.buffers()[1], np.int64, len(column), 8 * column.offset)
         column, factor = self.numbers(batch, side)
         if column.null_count:
             row = pc.index(column.is_null(), True).as_py()
@@ -353,8 +355,6 @@ class BoundTimeWindow:
                 f"time column {name!r} of the {side} stream is null in row {row} of this batch; every tuple needs a "
                 f"time: fill or filter the nulls first"
             )
-        if factor == 1 and column.type == pa.int64() and len(column):  # mostly; so without Arrow's detours
-            return np.frombuffer(column.buffers()[1], np.int64, len(column), 8 * column.offset)
         if column.type == pa.uint64() and len(column) and pc.max(column).as_py() > _GREATEST:
             raise ValueError(f"time column {name!r} of the {side} stream has values beyond int64; use a signed type")
         ticks = column.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
@@ -364,6 +364,13 @@ class BoundTimeWindow:
                 raise ValueError(f"time column {name!r} of the {side} stream has values beyond int64 {self.unit}")
             ticks = ticks * factor
         return ticks
+
+    @cached_property
+    def _in_ticks(self) -> list[pa.DataType]:
+        """Those of the time columns' types whose values are ticks as they are."""
+        if self.unit is None:
+            return [pa.int64()]
+        return [t for t in self.types if not pa.types.is_date(t) and t.unit == self.unit]
 
     def numbers(self, batch: pa.RecordBatch, side: Side) -> tuple[pa.Array, int]:
         """The time column as integers, nulls among them, and how many ticks one of them is."""
@@ -433,14 +440,20 @@ class BoundTimeWindow:
         low, high = -(-read(least, "least").amount // unit), read(greatest, "greatest").amount // unit
         return pa.scalar(min(max(tick, low, _LEAST + 1), high, _GREATEST), pa.int64()).cast(type)
 
+    @cached_property
+    def _reach(self) -> tuple[int, int]:
+        """How far before a left tuple its partners may be, and how far after it."""
+        assert isinstance(self.spec, Within)
+        return self._ticks(self.spec.before), self._ticks(self.spec.after)
+
     def partners(self, side: Side, ticks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Ticks that partners of these tuples may have: low and high, inclusive. O(n)."""
         spec = self.spec
         if isinstance(spec, Within):
-            back, ahead = self._ticks(spec.before), self._ticks(spec.after)
-            if side == "right":
-                back, ahead = ahead, back
-            return plus(ticks, -back), plus(ticks, ahead)
+            before, after = self._reach
+            return (plus(ticks, -before), plus(ticks, after)) if side == "left" else (
+                plus(ticks, -after), plus(ticks, before)
+            )
         size, slide = self._ticks(spec.size), self._ticks(spec.slide)
         into = np.mod(ticks, slide)
         return plus(ticks, slide - size - np.mod(into - size, slide)), plus(ticks, size - 1 - into)
@@ -449,7 +462,7 @@ class BoundTimeWindow:
         """Tuples of `side` with a tick below this have high < watermark: no partner can come any more."""
         spec = self.spec
         if isinstance(spec, Within):
-            return watermark - self._ticks(spec.after if side == "left" else spec.before)
+            return watermark - self._reach[side == "left"]
         size, slide = self._ticks(spec.size), self._ticks(spec.slide)
         return ((watermark - size) // slide + 1) * slide
 

@@ -18,9 +18,10 @@ For joins that must know which tuples had no partner, a subwindow has a byte a r
 has found a partner, when it was late, or when it has been handed out as partnerless. In a self join a tuple has two
 roles, and a bit for each.
 
-A step that fails must leave no trace. `save` notes what the window is, `restore` makes it that again: arrays are only
-written behind what was there, settled bits are noted as they are set, and a structure that has changed in the meantime
-is made anew from the tuples (by whoever has them), which costs a window's worth of inserts, but only then.
+A step that fails must leave no trace. `restore` makes the window again what it was at `save`: a subwindow notes what it
+is before its first change, arrays are only written behind what was there, settled bits are noted as they are set, and a
+structure that has changed in the meantime is made anew from the tuples (by whoever has them), which costs a window's
+worth of inserts, but only then.
 
 Cost: append O(its structure's insert), expire O(rows handed out), targets O(subwindows).
 Reference: PanJoin, section III-A and III-G.
@@ -29,7 +30,7 @@ Reference: PanJoin, section III-A and III-G.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -69,14 +70,21 @@ def _leading_below(ticks, tick, at):
 
 
 @njit(nogil=True, cache=True)
-def _as_rows(ticks, bounds, strict, rows):
+def _rows_within(ticks, low, high, low_rows, high_rows, start, stop):
+    """Bounds low[i] and high[i] on ticks, which are sorted, as bounds on rows, both inclusive."""
+    _as_rows(ticks, low, False, start, stop, low_rows)
+    _as_rows(ticks, high, True, start, stop, high_rows)
+
+
+@njit
+def _as_rows(ticks, bounds, strict, start, stop, rows):
     """For each bound, how many of the sorted ticks are below it (strict: at most it), less one if strict.
 
     Bounds of one batch mostly rise a little from row to row, so each search gallops from the last answer.
     """
     n = ticks.size
     at = 0
-    for i in range(bounds.size):
+    for i in range(start, stop):
         bound = bounds[i]
         if n and (ticks[n - 1] < bound or (strict and ticks[n - 1] == bound)):  # as for most, where streams keep pace
             at = n
@@ -107,13 +115,6 @@ def _as_rows(ticks, bounds, strict, rows):
         rows[i] = at - strict
 
 
-class Saved(NamedTuple):
-    """What a subwindow was."""
-
-    subwindow: Subwindow
-    fields: dict[str, Any]
-
-
 class Subwindow:
     """Some tuples that arrived one after the other."""
 
@@ -131,7 +132,8 @@ class Subwindow:
         self._settled = np.empty(0, np.uint8) if keeps_settled else None
         self._late = _NO_POSITIONS  # of the tuples that are not in the structure because they were late
         self._changes = 0  # of the structure
-        self._journal: list[tuple[Array, int]] = []  # (count and rows, role) settled since `save`
+        self._was: dict[str, Any] | None = None  # what it was at `save`, if it has changed since
+        self._journal: list[tuple[Array, int]] = []  # (count and rows, role) settled since then
 
     @classmethod
     def adopted(
@@ -164,16 +166,23 @@ class Subwindow:
         assert self._settled is not None
         return self._settled[self._start : self._start + self.size]
 
-    def save(self) -> Saved:
-        """What it takes to `restore` it. O(1)."""
-        self._journal = []
-        return Saved(self, dict(self.__dict__, _swept=dict(self._swept)))
+    def save(self) -> None:
+        """`restore` is to lead back to here. O(1)."""
+        self._was = None
 
-    def restore(self, saved: Saved) -> bool:
+    def _note(self) -> None:
+        """Before a change."""
+        if self._was is None:
+            self._journal = []
+            self._was = dict(self.__dict__, _swept=dict(self._swept))
+
+    def restore(self) -> bool:
         """As it was saved, but for the structure; says whether that has changed since. O(rows settled since)."""
-        changed = self._changes != saved.fields["_changes"]
-        self.__dict__.update(saved.fields)
-        for fresh, role in self._journal:
+        if self._was is None:
+            return False
+        changed, journal = self._changes != self._was["_changes"], self._journal
+        self.__dict__.update(self._was)
+        for fresh, role in journal:
             rows = fresh[1 : 1 + fresh[0]]
             self.settled[rows[rows < self.size]] &= np.uint8(0xFF ^ role)
         return changed
@@ -186,6 +195,7 @@ class Subwindow:
         return live
 
     def append(self, ticks: Array, span: Span, entries: Any, settled: Array | None, late: Array | None = None) -> None:
+        self._note()
         self._changes += 1
         if late is not None:
             self._late = np.concatenate([self._late, np.flatnonzero(late) + (self.base + self.size)])
@@ -201,6 +211,7 @@ class Subwindow:
         self.size += ticks.size
 
     def seal(self) -> None:
+        self._note()
         self._changes += 1
         self.structure.seal()
         ticks, settled = self._ticks, self._settled
@@ -212,6 +223,7 @@ class Subwindow:
 
     def settle(self, rows: Array, role: int) -> Array:
         """Those of these rows (int32) that were not settled in this role; from now on they are. O(rows)."""
+        self._note()
         fresh = np.empty(1 + rows.size, np.int32)
         fresh[0] = 0
         self._journal.append((fresh, role))  # before anything is set: what follows may be interrupted
@@ -223,6 +235,7 @@ class Subwindow:
         assert self.least is not None and self.greatest is not None
         if tick is not None and tick <= self.least:
             return np.zeros(0, np.int64)
+        self._note()
         if tick is not None and tick > self.greatest:  # it may lie beyond int64, too
             tick = None
         if self.in_order:
@@ -250,13 +263,14 @@ class Subwindow:
         if tick > self.greatest:
             return self.size
         if self.in_order:
-            self._expired = int(np.searchsorted(self.ticks, tick))
-        else:
-            self._expired = _leading_below(self.ticks, tick, self._expired)
+            return int(self.ticks.searchsorted(tick))
+        self._note()
+        self._expired = _leading_below(self.ticks, tick, self._expired)
         return self._expired
 
     def forget(self, gone: int) -> None:
         """Let go of the oldest rows; the others are numbered from 0 again. O(gone), beside the structure's cost."""
+        self._note()
         self._changes += 1
         cast(Forgetting, self.structure).forget(gone)
         self.base += gone
@@ -286,13 +300,7 @@ class Subwindow:
         if not self.in_order:
             return TickBounds(low, high, self.ticks)
         low_rows, high_rows = room(low.size, np.int64), room(high.size, np.int64)
-        ticks = self.ticks
-
-        def look_up(part: tuple[int, int]) -> None:
-            _as_rows(ticks, low[slice(*part)], False, low_rows[slice(*part)])
-            _as_rows(ticks, high[slice(*part)], True, high_rows[slice(*part)])
-
-        workers.map(look_up, workers.parts(low.size, 2 * SMALL, each=1))
+        workers.over(partial(_rows_within, self.ticks, low, high, low_rows, high_rows), low.size, 2 * SMALL, each=1)
         return TickBounds(low_rows, high_rows, _NO_TICKS)
 
     def nbytes(self) -> int:
@@ -300,8 +308,7 @@ class Subwindow:
         return self.structure.nbytes() + flat
 
 
-@dataclass(frozen=True)
-class Target:
+class Target(NamedTuple):
     """A subwindow to be probed."""
 
     subwindow: Subwindow
@@ -350,17 +357,18 @@ class Chain:
     def nbytes(self) -> int:
         return sum(sub.nbytes() for sub in self._subwindows)
 
-    def save(self) -> tuple[list[Saved], bool]:
+    def save(self) -> tuple[list[Subwindow], bool]:
         """What it takes to `restore` it. O(subwindows)."""
-        return [sub.save() for sub in self._subwindows], self._open
+        for sub in self._subwindows:
+            sub.save()
+        return self._subwindows, self._open
 
-    def restore(self, saved: tuple[list[Saved], bool], remade: Callable[[Subwindow], Structure]) -> None:
+    def restore(self, saved: tuple[list[Subwindow], bool], remade: Callable[[Subwindow], Structure]) -> None:
         """As it was saved; `remade` makes the structure of a subwindow from its tuples."""
-        subwindows, self._open = saved
-        self._subwindows = [one.subwindow for one in subwindows]
-        for one in subwindows:
-            if one.subwindow.restore(one):
-                one.subwindow.structure = remade(one.subwindow)
+        self._subwindows, self._open = saved
+        for sub in self._subwindows:
+            if sub.restore():
+                sub.structure = remade(sub)
 
     def append(
         self,
@@ -376,7 +384,7 @@ class Chain:
             like = self._subwindows[-1].structure if self._subwindows else None
             structure = self._index.structure(like, self._workers)
             newest = Subwindow(position, structure, self.keeps_settled, self._counts)
-            self._subwindows.append(newest)
+            self._subwindows = [*self._subwindows, newest]  # another list: `restore` may need this one
             self._open = True
         newest = self._subwindows[-1]
         assert position == newest.base + newest.size
@@ -389,7 +397,7 @@ class Chain:
     def adopt(self, subwindow: Subwindow) -> None:
         """Take in a sealed subwindow as the newest; its positions follow those that are here."""
         self.seal()
-        self._subwindows.append(subwindow)
+        self._subwindows = [*self._subwindows, subwindow]
 
     def seal(self) -> None:
         """Let the next batch begin a new subwindow."""

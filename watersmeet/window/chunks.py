@@ -12,6 +12,7 @@ Cost: append O(1), or O(log SMALL_ROWS) copies of a tuple from small batches; ta
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -186,13 +187,11 @@ class Chunks:
         outputs = np.array([buffer.address for buffer in buffers], np.int64)
         columns = np.array(words, np.int64)
 
-        def gather_part(part: tuple[int, int]) -> None:
-            gather_words(
-                self._where, columns, positions, self._starts, self._blocks, _BLOCK_BITS, self._first_block(), outputs,
-                *part,
-            )  # fmt: skip
-
-        workers.map(gather_part, workers.parts(n))
+        gather = partial(
+            gather_words, self._where, columns, positions, self._starts, self._blocks, _BLOCK_BITS, self._first_block(),
+            outputs,
+        )  # fmt: skip
+        workers.over(gather, n)
         return {
             c: pa.Array.from_buffers(self._kinds[c].type, n, [None, buffer], 0)
             for c, buffer in zip(words, buffers, strict=True)

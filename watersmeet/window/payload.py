@@ -8,7 +8,7 @@ tuples, or the tuples are there already (on Spark), nothing is copied.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +19,19 @@ from watersmeet.window.rows import MOST_WORDS, Rows
 from watersmeet.workers import Workers
 
 Array = np.ndarray
+
+
+_FIRST = np.zeros(1, np.int64)
+
+
+class _Pick(NamedTuple):
+    """Some of the columns, and where they are."""
+
+    columns: tuple[int, ...]
+    places: Array  # in a row, of those that are kept by row
+    types: list[pa.DataType]  # of these
+    others: list[int]  # in the chunks
+    order: list[int]  # of the columns among both
 
 
 class Payload:
@@ -37,6 +50,8 @@ class Payload:
         self._nulls_until = 0
         self._chunks = Chunks(pa.schema([schema.field(c) for c in self._others]), first=first)
         self._end = first
+        self._picks: dict[tuple[int, ...], _Pick] = {}
+        self._all = self._pick(tuple(range(len(schema))))
 
     def empty(self) -> Payload:
         """One for other tuples of the same columns."""
@@ -52,7 +67,8 @@ class Payload:
 
     def save(self) -> tuple[Any, ...]:
         """What it takes to `restore` it. O(slabs and chunks)."""
-        return self._nulls, self._nulls_until, self._end, [part.save() for part in self._parts()]
+        parts = [part.save() for part in self._parts()]
+        return self._nulls, self._nulls_until, self._end, parts
 
     def restore(self, saved: tuple[Any, ...]) -> None:
         self._nulls, self._nulls_until, self._end, parts = saved
@@ -99,19 +115,25 @@ class Payload:
         self, positions: Array, columns: Sequence[int] | None = None, workers: Workers | None = None
     ) -> list[pa.Array]:
         """These columns (default all) of the tuples at these positions."""
-        wanted = range(len(self._kinds)) if columns is None else columns
+        pick = self._all if columns is None else self._pick(tuple(columns))
         if not positions.size:
-            return [pa.nulls(0, self._kinds[c].type) for c in wanted]
+            return [pa.nulls(0, self._kinds[c].type) for c in pick.columns]
         workers = workers or self._workers
-        words = [c for c in wanted if c in self._words]
-        others = [c for c in wanted if c in self._others]
-        found: dict[int, pa.Array] = {}
-        if words:
-            found |= zip(words, self._take_rows(positions, words, workers), strict=True)
-        if others:
-            places = [self._others.index(c) for c in others]
-            found |= zip(others, self._chunks.take(positions, places, workers), strict=True)
-        return [found[c] for c in wanted]
+        found = self._take_rows(positions, pick, workers) if pick.types else []
+        if pick.others:
+            found += self._chunks.take(positions, pick.others, workers)
+        return [found[at] for at in pick.order]
+
+    def _pick(self, columns: tuple[int, ...]) -> _Pick:
+        """Where these columns are; looked up once."""
+        if columns not in self._picks:
+            words = [c for c in columns if c in self._words]
+            others = [c for c in columns if c in self._others]
+            places = np.array([self._words.index(c) for c in words], np.int64)
+            types = [self._kinds[c].type for c in words]
+            order = [[*words, *others].index(c) for c in columns]
+            self._picks[columns] = _Pick(columns, places, types, [self._others.index(c) for c in others], order)
+        return self._picks[columns]
 
     def nothing(self, n: int) -> list[pa.Array]:
         """n rows of nulls."""
@@ -119,18 +141,17 @@ class Payload:
 
     # -- rows --------------------------------------------------------------------------------------------------------
 
-    def _take_rows(self, positions: Array, words: list[int], workers: Workers) -> list[pa.Array]:
+    def _take_rows(self, positions: Array, pick: _Pick, workers: Workers) -> list[pa.Array]:
         assert self._rows is not None
         n = positions.size
-        places = [self._words.index(c) for c in words]
-        buffers = self._rows.take(positions, places, workers)
-        validity: list[tuple[pa.Buffer | None, int]] = [(None, 0)] * len(words)
+        buffers = self._rows.take(positions, pick.places, workers)
+        validity: list[tuple[pa.Buffer | None, int]] = [(None, 0)] * len(buffers)
         if self._nulls is not None:
-            nulls = np.frombuffer(self._nulls.take(positions, [0], workers)[0], np.uint64)
-            validity = [_validity(nulls >> np.uint64(place) & np.uint64(1)) for place in places]
+            nulls = np.frombuffer(self._nulls.take(positions, _FIRST, workers)[0], np.uint64)
+            validity = [_validity(nulls >> np.uint64(place) & np.uint64(1)) for place in pick.places]
         return [
-            pa.Array.from_buffers(self._kinds[c].type, n, [valid, buffer], null_count)
-            for c, buffer, (valid, null_count) in zip(words, buffers, validity, strict=True)
+            pa.Array.from_buffers(type_, n, [valid, buffer], null_count)
+            for type_, buffer, (valid, null_count) in zip(pick.types, buffers, validity, strict=True)
         ]
 
     def _note_nulls(self, arrays: list[pa.Array]) -> None:

@@ -12,13 +12,15 @@ Rows lie in slabs, as large as a huge page where the window holds several of tho
 window are few to the processor's page tables; a slab goes, or is used again, when all of its rows have expired. A table
 has the address of every block of positions, so that a row is found in one step, whatever the sizes of the slabs.
 
-Rows are only written behind those that are there, so what `save` notes is enough to `restore`.
+Rows are only written behind those that are there, and lists of slabs are replaced, not changed; so what `save` notes is
+enough to `restore`.
 
-Cost: append O(rows), take O(rows out), retain and save O(slabs).
+Cost: append O(rows), take O(rows out), retain O(slabs), save O(1).
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -116,7 +118,7 @@ class Rows:
 
     def save(self) -> tuple[Any, ...]:
         """What it takes to `restore` it."""
-        return list(self._slabs), list(self._spare), self._end, self._room, self._bases, self._first_block
+        return self._slabs, self._spare, self._end, self._room, self._bases, self._first_block
 
     def restore(self, saved: tuple[Any, ...]) -> None:
         self._slabs, self._spare, self._end, self._room, self._bases, self._first_block = saved
@@ -140,16 +142,20 @@ class Rows:
         wanted = min(wanted, _HUGE_PAGE // self._width // _BLOCK * _BLOCK)
         fitting = (i for i, slab in enumerate(self._spare) if wanted <= slab.rows <= 2 * wanted)
         at = next(fitting, None)
-        slab = _Slab.of(wanted, self._width) if at is None else self._spare.pop(at)
+        if at is None:
+            slab = _Slab.of(wanted, self._width)
+        else:
+            slab = self._spare[at]
+            self._spare = self._spare[:at] + self._spare[at + 1 :]
         block = self._end >> _BLOCK_BITS  # it need not begin here: the slab before may have gone half full
         addresses = np.arange(slab.rows // _BLOCK) * (_BLOCK * self._width) + slab.address
         self._bases = appended(self._bases, block - self._first_block, addresses)
-        self._slabs.append((block << _BLOCK_BITS, slab))
+        self._slabs = [*self._slabs, (block << _BLOCK_BITS, slab)]
         self._room = (block << _BLOCK_BITS) + slab.rows
 
     def retain(self, kept: list[tuple[int, int]]) -> None:
         """Let go of slabs that hold no position in these ascending (first, one behind the last) ranges."""
-        wanted = []
+        wanted, gone = [], []
         ranges = iter([*kept, (self._room, self._room + 1)])
         first, stop = next(ranges)
         for held in self._slabs:
@@ -159,16 +165,16 @@ class Rows:
             if first < start + slab.rows:
                 wanted.append(held)
             else:
-                self._spare.append(slab)
+                gone.append(slab)
         if len(wanted) == len(self._slabs):
             return
         if not wanted or wanted[-1] is not self._slabs[-1]:
             self._room = self._end
-        self._spare = self._spare[-(len(wanted) // 2 + 1) :] if wanted else []
+        self._spare = [*self._spare, *gone][-(len(wanted) // 2 + 1) :] if wanted else []
         self._slabs = wanted
-        gone = ((wanted[0][0] if wanted else self._end) >> _BLOCK_BITS) - self._first_block
-        self._bases = self._bases[gone:].copy()
-        self._first_block += gone
+        blocks = ((wanted[0][0] if wanted else self._end) >> _BLOCK_BITS) - self._first_block
+        self._bases = self._bases[blocks:].copy()
+        self._first_block += blocks
 
     def check_invariants(self) -> None:
         """Slabs lie one behind the other, and every block that has a place is in the table."""
@@ -181,15 +187,11 @@ class Rows:
             assert np.array_equal(self._bases[(blocks >> _BLOCK_BITS) - self._first_block], places), self._bases
         assert self._end <= self._room and (not self._slabs or self._room in (stop, self._end)), (self._room, stop)
 
-    def take(self, positions: Array, columns: list[int], workers: Workers) -> list[pa.Buffer]:
+    def take(self, positions: Array, columns: Array, workers: Workers) -> list[pa.Buffer]:
         """These of the columns at these positions."""
         n = positions.size
-        buffers = [pa.allocate_buffer(8 * n) for _ in columns]
+        buffers = [pa.allocate_buffer(8 * n) for _ in range(columns.size)]
         outputs = np.array([buffer.address for buffer in buffers], np.int64)
-        places = np.array(columns, np.int64)
-
-        def take(part: tuple[int, int]) -> None:
-            _take(self._bases, self._first_block, self._words, places, positions, outputs, *part)
-
-        workers.map(take, workers.parts(n))
+        take = partial(_take, self._bases, self._first_block, self._words, columns, positions, outputs)
+        workers.over(take, n)
         return buffers

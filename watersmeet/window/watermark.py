@@ -22,10 +22,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from watersmeet.query.windows import SIDES, Side, other, plus
+from watersmeet.query.windows import Side, other, plus
 from watersmeet.window.ticks import Span
 
 _LEAST = np.iinfo(np.int64).min
+
+
+def _later(a: int | None, b: int | None) -> int | None:
+    return b if a is None else a if b is None else max(a, b)
 
 
 class Watermarks:
@@ -41,17 +45,12 @@ class Watermarks:
 
     @property
     def join(self) -> int | None:
-        return self._joined({side: self.of(side) for side in SIDES})
+        return self._joined("left", self.of("left"), self.of("right"))
 
-    def _joined(self, marks: dict[Side, int | None]) -> int | None:
-        """The join's watermark when those of the streams are these."""
-        held = []
-        for side in SIDES:
-            known = [mark for mark in (marks[side], self._least(side, marks[other(side)])) if mark is not None]
-            if not known:
-                return None
-            held.append(max(known))
-        return min(held)
+    def _joined(self, side: Side, own: int | None, away: int | None) -> int | None:
+        """The join's watermark when those of this stream and of the other are these."""
+        here, there = _later(own, self._least(side, away)), _later(away, self._least(other(side), own))
+        return None if here is None or there is None else min(here, there)
 
     def _least(self, side: Side, ahead: int | None) -> int | None:
         """What this side counts as at least, when the other is there."""
@@ -67,7 +66,7 @@ class Watermarks:
         away, seen, lateness = other(side), self._greatest[side], self._lateness[side]
         there = self.of(away)
         greatest = span.greatest if seen is None else max(seen, span.greatest)
-        in_the_end = self._joined({side: greatest - lateness, away: there})  # type: ignore[dict-item]
+        in_the_end = self._joined(side, greatest - lateness, there)
         if in_the_end is None or span.least >= in_the_end:
             return None
         least = self._least(side, there)  # what this side counts as however slow it is
@@ -87,7 +86,9 @@ class Watermarks:
         late = ticks < limit
         return late if late.any() else None
 
-    def copy(self) -> Watermarks:
-        twin = Watermarks(self._lateness, self._idle_after)
-        twin._greatest = dict(self._greatest)
-        return twin
+    def save(self) -> dict[Side, int | None]:
+        """What it takes to `restore` it."""
+        return dict(self._greatest)
+
+    def restore(self, saved: dict[Side, int | None]) -> None:
+        self._greatest = dict(saved)

@@ -172,13 +172,13 @@ class _Run:
         start, stop = 0, self.size
         if self._kind == COMPOSITE:
             keys = self.equal[: self.size]
-            start, stop = (int(np.searchsorted(keys, entries.equal[0], side)) for side in _SIDES)
+            start, stop = (int(keys.searchsorted(entries.equal[0], side)) for side in _SIDES)
         if self._kind == PACKED:
             base, span, shift = self._code
             if not base <= first <= base + span:
                 return 0 if first > base else self.size
             first = (first - base) << shift
-        return self.size - start - int(np.searchsorted(self.ordered[start:stop], first))
+        return self.size - start - int(self.ordered[start:stop].searchsorted(first))
 
     def merge(self, entries: Entries, first_row: int) -> None:
         """O(keys moved)."""

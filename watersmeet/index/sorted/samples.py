@@ -17,6 +17,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numba import njit
 
 from watersmeet.index.base import Array, aligned, grown
 from watersmeet.index.sorted.bisort_kernels import GREATEST
@@ -44,6 +45,30 @@ class Level(NamedTuple):
                 self.equal[first:last] = equal[first * w + w - 1 : last * w : w]
 
 
+@njit(nogil=True, cache=True)
+def _sample_levels(samples, width, begins, size, kept, before, levels):
+    """Take the samples of all levels above the first, and put sentinels behind those of each; writes where levels begin
+    and how many they hold, and returns their number. `before`: how many levels there were."""
+    levels[0, 0] = 0
+    levels[0, 1] = size
+    n = 1
+    while n <= begins.size and size > width:
+        begin = begins[n - 1]
+        if n >= before:
+            kept = 0  # a level that was not there
+        kept //= width
+        size //= width
+        samples[begin + size : begin + size + 2 * width] = GREATEST
+        if n > 1:
+            below = levels[n - 1, 0]
+            for s in range(kept, size):
+                samples[begin + s] = samples[below + s * width + width - 1]
+        levels[n, 0] = begin
+        levels[n, 1] = size
+        n += 1
+    return n
+
+
 #: Nothing is to be sampled.
 NO_LEVEL = Level(1, _NONE, _NONE, 0, 0)
 
@@ -69,12 +94,13 @@ class Samples:
     def _lay_out(self, rows: int) -> None:
         """Find room for the samples of so many keys."""
         self._rows = rows
-        self._begins = []
+        begins = []
         end = 0
         while rows > self._width:
             rows //= self._width
-            self._begins.append(end)
+            begins.append(end)
             end += -(-(rows + 2 * self._width) // _LINE) * _LINE
+        self._begins = np.array(begins, np.int64)
         ordered = aligned(end)
         equal = aligned(end) if self._composite else _NONE
         self.arrays = equal, ordered, np.zeros((1, 2), np.int64)
@@ -89,7 +115,7 @@ class Samples:
         equal, ordered, levels = self.arrays
         if size <= self._width:
             return NO_LEVEL
-        begin, count = self._begins[0], size // self._width
+        begin, count = int(self._begins[0]), size // self._width
         end = begin + count
         first = kept // self._width if len(levels) > 1 else 0
         return Level(self._width, equal[begin:end], ordered[begin:end], first, count)
@@ -103,28 +129,16 @@ class Samples:
         if not taken:
             level.take(equal, ordered, 0, size)
         sample_equal, sample_ordered, before = self.arrays
-        levels = [(0, size)]
-        w = self._width
-        for begin in self._begins:
-            if size <= w:
-                break
-            if len(levels) >= len(before):
-                kept = 0  # a level that was not there
-            kept, size = kept // w, size // w
-            end = begin + size
-            for samples in (sample_equal, sample_ordered)[0 if self._composite else 1 :]:
-                samples[end : end + 2 * w] = GREATEST
-                if len(levels) > 1:
-                    below = levels[-1][0]
-                    samples[begin + kept : end] = samples[below + kept * w + w - 1 : below + levels[-1][1] : w]
-            levels.append((begin, size))
-        self.arrays = sample_equal, sample_ordered, np.array(levels, np.int64)
+        levels = np.empty((len(self._begins) + 1, 2), np.int64)
+        for samples in (sample_equal, sample_ordered)[0 if self._composite else 1 :]:
+            count = _sample_levels(samples, self._width, self._begins, size, kept, len(before), levels)
+        self.arrays = sample_equal, sample_ordered, levels[:count]
 
     def level_for(self, probes: int) -> int:
         """The level that has about as many keys as there are probes: the one to walk."""
-        levels = self.arrays[2]
+        sizes = self.arrays[2][:, 1].tolist()
         top = 0
-        while top + 1 < len(levels) and levels[top, 1] > 2 * probes:
+        while top + 1 < len(sizes) and sizes[top] > 2 * probes:
             top += 1
         return top
 
