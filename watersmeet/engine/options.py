@@ -16,7 +16,7 @@ IndexName = Literal[
 ]  # fmt: skip
 
 
-RouteName = Literal["auto", "hash", "cells", "split", "single"]
+RouteName = Literal["auto", "hash", "cells", "split", "broadcast", "single"]
 
 
 class Options(TypedDict, total=False):

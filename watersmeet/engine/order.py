@@ -105,10 +105,12 @@ def in_order(
     return own, stored
 
 
-def by_completion(fresh: Array, stored: Array) -> Array:
-    """Positions of tuples that have found their first partner, in the order in which these partners come.
+def by_completion(fresh: Array, own: Array, stored: Array) -> tuple[Array, Array]:
+    """Positions of tuples that have found their first partner, in the order in which these partners come, and theirs.
 
-    stored: those of all pairs, in order. O(pairs log pairs).
+    own, stored: of all pairs, in order; the tuples are among the stored. O(pairs log pairs).
     """
     positions, firsts = np.unique(stored, return_index=True)
-    return fresh[np.argsort(firsts[np.searchsorted(positions, fresh)], kind="stable")]
+    completed = firsts[np.searchsorted(positions, fresh)]
+    order = np.argsort(completed, kind="stable")
+    return fresh[order], own[completed[order]]
