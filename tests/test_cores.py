@@ -10,12 +10,13 @@ import sys
 import threading
 import time
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 import pytest
 import test_self_join
+from failures import Failing, Unopened
 from harness import (
     VALUE_COLUMNS,
     answer,
@@ -38,6 +39,8 @@ from test_order import arrived, rank
 import watersmeet as wm
 from watersmeet.engine.cores import process, spread
 from watersmeet.engine.cores.channel import Channel
+from watersmeet.engine.cores.collect import merge
+from watersmeet.engine.cores.member import Member
 from watersmeet.engine.cores.team import Lost, Team
 from watersmeet.query.parse import parse
 from watersmeet.query.plan import compile_plan
@@ -254,6 +257,16 @@ def test_self_joins(how, data):
             check_order(scenario, order, number, *pairs, completed)
 
 
+@given(runs=st.lists(st.lists(st.integers(0, 9), min_size=1, max_size=9).map(sorted), min_size=1, max_size=9))
+def test_runs_are_merged(runs):
+    words = np.array([word for run in runs for word in run], np.uint64)
+    starts = np.cumsum([0, *map(len, runs[:-1])])
+    order = np.full(words.size, -1)
+    merge(words, starts, order)
+    assert sorted(order) == list(range(words.size))
+    assert words[order].tolist() == sorted(words.tolist())
+
+
 # -- cores that are processes ------------------------------------------------------------------------------------------
 
 
@@ -304,8 +317,9 @@ def test_a_step_that_fails_leaves_no_trace_in_any_core(how, data):
 N = 20_000
 JOINS = {
     "hash": ("l.k = r.k", "left"),
-    "cells": ("abs(l.x - r.x) <= 3", "inner"),
-    "split": ("l.x * 10 <= r.k", "semi"),
+    "cells": ("abs(l.x - r.x) <= 3", "full"),
+    "split": ("l.x * 100 <= r.k", "semi"),
+    "broadcast": ("abs(l.x - r.x) <= 3", "inner"),
 }
 
 
@@ -319,8 +333,8 @@ def batches(number):
     return rows(number * N, N, 2 * number), rows(number * N, N, 2 * number + 1)
 
 
-def join_of(kind, **options):
-    on, how = JOINS[kind]
+def join_of(kind, how=None, **options):
+    on, how = JOINS[kind][0], how or JOINS[kind][1]
     schema = rows(0, 0, 0).schema
     options = {"cores": 2, "route": kind, "left_schema": schema, "right_schema": schema, **options}
     return wm.StreamJoin(on, wm.within(2 * N), how, **options)
@@ -330,13 +344,17 @@ def in_order(table):
     return table.sort_by([(name, "ascending") for name in table.column_names])
 
 
+@pytest.mark.parametrize(("cores", "order"), [(2, "none"), (3, "inner")])
 @pytest.mark.parametrize("route", JOINS)
-@pytest.mark.parametrize("cores", [2, 3])
-def test_large_batches(route, cores):
-    with join_of(route, cores=cores) as join, join_of(route, route="single", cores=1) as alone:
-        for number in range(6):
-            assert in_order(join.push(*batches(number))) == in_order(alone.push(*batches(number)))
-        assert in_order(join.close()) == in_order(alone.close())
+def test_large_batches(route, cores, order):
+    same = in_order if order == "none" else lambda table: table
+    with (
+        join_of(route, cores=cores, order=order) as join,
+        join_of(route, cores=1, route="single", order=order) as alone,
+    ):
+        for number in range(5):
+            assert same(join.push(*batches(number))) == same(alone.push(*batches(number)))
+        assert same(join.close()) == same(alone.close())
         assert join.metrics.rows_out == alone.metrics.rows_out
 
 
@@ -454,16 +472,85 @@ def test_killing_the_caller_leaves_nothing_behind():
     assert set(os.listdir("/dev/shm")) <= before
 
 
-@dataclass(frozen=True)
-class Failing(wm.index.Hash):
-    """Fails in a core, not in the caller."""
+def test_processes_that_end_just_as_they_are_taken_are_replaced():
+    with join_of("hash") as join:
+        join.push(*batches(0))
+    first, second = (one.pid for one in process._idle[:2])
+    os.kill(first, signal.SIGKILL)  # as if it had waited too long: nobody has noticed yet
+    with join_of("hash") as join:
+        assert join.push(*batches(0)).num_rows
+        assert first not in join._core.pids and second in join._core.pids
 
-    caller: int = 0
 
-    def entries(self, equal, ordered, live, n, workers):
-        if equal is not None and 77 in equal.tolist() and os.getpid() != self.caller:
-            raise ArithmeticError("77 is not to my liking")
-        return super().entries(equal, ordered, live, n, workers)
+@pytest.mark.usefixtures("threads")
+def test_a_core_that_ends_before_it_has_opened_is_no_loss(monkeypatch):
+    """Nothing was there to be lost: the same join goes on, with other cores."""
+    taken = process.lease
+
+    def ends(count):
+        processes = taken(count)
+        processes[1].end()
+        monkeypatch.setattr("watersmeet.engine.cores.team.lease", taken)
+        return processes
+
+    monkeypatch.setattr(InThread, "how_it_ended", lambda self: "it has ended", raising=False)
+    monkeypatch.setattr(InThread, "pid", 0, raising=False)
+    monkeypatch.setattr("watersmeet.engine.cores.team.lease", ends)
+    with join_of("hash") as join, join_of("hash", cores=1, route="single") as alone:
+        with pytest.raises(Lost, match="core 1 of 2"):
+            join.push(*batches(0))
+        assert in_order(join.push(*batches(0))) == in_order(alone.push(*batches(0)))
+
+
+@pytest.mark.parametrize("route", ["hash", "auto"])
+def test_a_core_that_cannot_open_is_heard_and_the_join_goes_on(route, monkeypatch):
+    monkeypatch.setattr(spread, "LARGE", 1)
+    monkeypatch.setattr(spread, "ENOUGH", 1)
+    monkeypatch.setattr(spread, "MANY", 2)
+    failed = pushed = 0
+    with join_of("hash", route=route, index=Unopened(caller=os.getpid())) as join, join_of("hash", cores=1) as alone:
+        while failed < 2:
+            try:
+                found = join.push(*batches(pushed))
+            except ArithmeticError as error:
+                assert any("of 2" in note for note in error.__notes__)
+                failed += 1
+                continue
+            assert route == "auto"  # nobody waits until they have started
+            assert in_order(found) == in_order(alone.push(*batches(pushed)))
+            pushed += 1
+    with join_of("hash") as join:  # the processes are as good as new
+        assert join.push(*batches(0)).num_rows
+
+
+@pytest.mark.usefixtures("threads")
+@pytest.mark.parametrize("half", ["step", "let_go"])
+@pytest.mark.parametrize("route", ["cells", "split"])
+def test_a_core_that_fails_in_either_half_of_a_step_leaves_no_trace(route, half, monkeypatch):
+    whole = getattr(Member, half)
+    calls = []
+
+    def fails(self, *arguments):
+        results = whole(self, *arguments)
+        calls.append(self)
+        if len(calls) == 2:  # when another is done, and a third may be at it
+            raise ArithmeticError("not to my liking")
+        return results
+
+    with (
+        join_of("cells", cores=3, route=route, order="inner") as join,
+        join_of("cells", cores=1, route="single", order="inner") as alone,
+    ):
+        assert join.push(*batches(0)) == alone.push(*batches(0))
+        for number in (1, 2):
+            calls.clear()
+            monkeypatch.setattr(Member, half, fails)
+            with pytest.raises(ArithmeticError, match="not to my liking"):
+                join.push(*batches(number + 10))
+            monkeypatch.setattr(Member, half, whole)
+            join.check_invariants()
+            assert join.push(*batches(number)) == alone.push(*batches(number))
+        assert join.close() == alone.close()
 
 
 def test_a_core_that_raises_is_heard_and_the_others_go_on():
@@ -487,6 +574,7 @@ def test_a_core_that_raises_is_heard_and_the_others_go_on():
         ({"route": 3}, ValueError, "route must be one of"),
         ({"route": "hash"}, ValueError, "needs an equality"),
         ({"route": "cells"}, ValueError, "needs a band of the same width"),
+        ({"route": "broadcast", "how": "full"}, ValueError, "cannot do a full join"),
         ({"cores": 0}, ValueError, "cores must be at least 1"),
         ({"cores": 10_000}, ValueError, "cores must be at most"),
         ({"cores": 1.5}, TypeError, "cores must be a whole number"),
@@ -508,6 +596,16 @@ def test_explain_and_metrics_show_cores_and_their_load():
         assert len(metrics.loads) == 3 and sum(metrics.loads) == metrics.stored_left + metrics.stored_right == 2 * N
         assert min(metrics.loads) > 0.2 * sum(metrics.loads)
         assert metrics.seconds["probe"] > 0
+    with join_of("broadcast", cores=2, order="inner", index="adaptive") as join:
+        join.push(*batches(0))
+        text = join.explain()
+        assert "route: broadcast\n  because as asked for\n  stored: the right side at home" in text
+        assert "copies: every left row goes to all 2 cores" in text and "order: inner" in text
+        kinds = [line.split(": ")[1] for line in text.splitlines() if line.startswith(("  left now", "  right now"))]
+        assert len(kinds) == 2 and all(len(kind.split(", ")) >= 2 for kind in kinds)
+    assert "cores: 2 processes" in join.explain()  # which are gone
+    with join_of("hash", cores=8, route="auto", order="outer") as join:
+        assert "cores: 1, 7 more help it with large pushes, because results are to be in order" in join.explain()
     with join_of("hash", cores=8, route="auto") as join:
         assert "cores: 1 for now, 8 when much has come" in join.explain()
     with join_of("cells", cores=2, route="auto") as join:

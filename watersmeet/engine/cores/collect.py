@@ -82,7 +82,7 @@ def _words(left, right, first_left, first_right, low_left, low_right, every, bit
         words[i] = word
 
 
-@njit(nogil=True, cache=True)
+@njit
 def _sink(heap, size, words, at):
     """Let the first run sink to where no run below it has a lesser word."""
     run, i = heap[0], 0
@@ -178,7 +178,7 @@ class Collector:
         numbers: list[dict[Side, Array]] = [
             {
                 "left": _numbers(batch.column(left)),
-                "right": np.full(batch.num_rows, -1) if right is None else _numbers(batch.column(right)),
+                "right": _numbers(pa.nulls(batch.num_rows, pa.int64()) if right is None else batch.column(right)),
             }
             for batch in batches
         ]
