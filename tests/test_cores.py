@@ -358,6 +358,22 @@ def test_large_batches(route, cores, order):
         assert join.metrics.rows_out == alone.metrics.rows_out
 
 
+@pytest.mark.parametrize("every", [N // 3, 10 * N])
+@pytest.mark.parametrize("route", ["hash", "cells"])
+def test_large_groups(route, every):
+    """Those of one group are not put in order among themselves, nor copied."""
+    options = {"order": wm.punctuate(every), "how": "inner"}
+    with join_of(route, cores=3, **options) as join, join_of(route, cores=1, route="single", how="inner") as alone:
+        for number in range(3):
+            table = join.push(*batches(number))
+            assert in_order(table) == in_order(alone.push(*batches(number)))
+            left, right = table["ts"].to_numpy(), table["ts_right"].to_numpy()  # which are positions, here
+            by_right = right >= number * N
+            groups = np.where(by_right, right, left) // every
+            assert np.all(np.diff(1000 * by_right + groups) >= 0)
+            assert table["ts"].num_chunks >= 6 or every < N  # at least one of each core and phase
+
+
 def test_results_stay_as_they_are_while_others_come():
     """They lie in memory that is used again, but not before nothing refers to them."""
     with join_of("hash") as join:

@@ -26,6 +26,7 @@ class Arrival:
     span: Span
     late: Array | None
     partners: Callable[[], tuple[Array, Array]]  # the least and greatest ticks of theirs, worked out when asked for
+    positions: Array | None = None  # in the stream, where a core has only some of its tuples
 
     @cached_property
     def _bounds(self) -> tuple[Array, Array]:
@@ -55,7 +56,7 @@ class Arrival:
         late = None if self.late is None else self.late[cut]
         return Arrival(
             self.batch.slice(start, stop - start), self.ticks[cut], span_of(self.ticks[cut]), late,
-            lambda: (self.low[cut], self.high[cut]),
+            lambda: (self.low[cut], self.high[cut]), None if self.positions is None else self.positions[cut],
         )  # fmt: skip
 
     def cuts(self) -> list[tuple[int, int]]:

@@ -364,8 +364,8 @@ class JoinCore:
                 ]
             if self.how == "semi":
                 found = np.concatenate(fresh["left"])
-                by = None
-                if needs_sorting(self._order, batch.first, batch.arrival.rows):
+                by = np.full(found.size, batch.first) if side == "right" else None  # which of them makes no difference
+                if needs_sorting(self._order, *batch.ends):
                     found = np.sort(found)
                     if side == "right":
                         found, by = by_completion(found, *self._finder.pairs_in_order(batch, pieces))

@@ -13,9 +13,10 @@ They tell which of the two completed it, and so where it belongs, in one word:
     core 1     L3 L5 R0 | L4 R2         ->  L3 L3 L3 L4 L5 L7 R0 R0 R1 R2
 
 Words rise within a run. The run that has the least goes on as long as it has, then the next; what comes of it is the
-order in which rows are taken from the results of all cores.
+order in which rows are taken from the results of all cores. Where groups are so large that a run mostly goes on for
+thousands of rows, nothing is copied: the answer then refers to stretches of what the cores gave.
 
-Cost: O(results * log runs) at most, and one copy of the results.
+Cost: O(results * log runs) at most, and one copy of the results or none.
 Reference: SplitJoin, section 5 (punctuated result collection).
 Differs from the paper: words stand for star marks, which tell a merger up to where it may read from a core; there is
 one merger instead of a tree, as the results of a step are there all at once.
@@ -42,6 +43,8 @@ Array = np.ndarray
 
 _PHASE = 62  # bits below it
 _LEFT_ALONE = 2
+#: Rows of a stretch, on average, from which on to refer to it is better than to copy it.
+_LONG = 1 << 12
 
 
 @dataclass(frozen=True)
@@ -155,6 +158,9 @@ class Collector:
             return kept
         order = room(words.size, np.int64)
         merge(words, starts, order)
+        turns = np.flatnonzero(np.diff(order, prepend=order[0]) != 1)
+        if turns.size * _LONG <= order.size:
+            return _stretches(kept, order, turns)
         chunks = Chunks(self._schema, small_rows=0)
         for batch in kept:
             chunks.append(batch)
@@ -204,6 +210,20 @@ class Collector:
             )  # fmt: skip
             at += each["left"].size
         return words
+
+
+def _stretches(batches: list[pa.RecordBatch], order: Array, turns: Array) -> list[pa.RecordBatch]:
+    """Rows in this order, which follow one another but for the turns, by reference."""
+    begins = np.cumsum([0, *(batch.num_rows for batch in batches)])
+    made = []
+    for start, stop in zip(turns, [*turns[1:], order.size], strict=True):
+        at, end = int(order[start]), int(order[start] + stop - start)
+        while at < end:
+            number = int(np.searchsorted(begins, at, "right")) - 1
+            rows = min(end, int(begins[number + 1])) - at
+            made.append(batches[number].slice(at - int(begins[number]), rows))
+            at += rows
+    return made
 
 
 def _numbers(column: pa.Array) -> Array:

@@ -20,7 +20,7 @@ from watersmeet.engine.choose import plan_and_index
 from watersmeet.engine.core import JoinCore
 from watersmeet.engine.cores.collect import Layout
 from watersmeet.engine.metrics import Metrics
-from watersmeet.engine.order import Order, Punctuated
+from watersmeet.engine.order import Order
 from watersmeet.engine.results import How, Output, Results, pairs_schema, rows_schema
 from watersmeet.engine.sizes import Sizes
 from watersmeet.index import Index
@@ -171,11 +171,9 @@ class Member:
         if share.numbered:
             schemas = {side: schema.append(_NUMBER) for side, schema in schemas.items()}
         self.metrics = Metrics()
-        # Groups of tuples end where they do in the whole stream, which is not where they would end here.
-        order: Order = "outer" if isinstance(share.order, Punctuated) else share.order
         self.core = JoinCore(
             plan, window, schemas, share.how, index, share.sizes, ALONE, self.metrics, by_row=share.output != "count",
-            order=order if share.ordered else "none",
+            order=share.order if share.ordered else "none",
         )  # fmt: skip
         self._schema = share.layout.schema
         self._arrived: dict[Side, tuple[Array, int]] = {}  # in a step: rows at home, position of the first of them
@@ -292,15 +290,15 @@ class Member:
 
     def _arrival(self, side: Side, sent: Sent, rows: Array) -> Arrival:
         batch = sent.batch.take(pa.array(rows))  # copied: what was sent is written over
+        positions = rows + np.int64(sent.first)
         if self._share.numbered:
-            batch = batch.append_column(POSITION, pa.array(rows + np.int64(sent.first)))
+            batch = batch.append_column(POSITION, pa.array(positions))
         if isinstance(self._window, BoundCountWindow):
-            ticks = rows + np.int64(sent.first)
             assert sent.low is not None and sent.high is not None
             bounds = sent.low[rows], sent.high[rows]
-            return Arrival(batch, ticks, span_of(ticks), None, lambda: bounds)
+            return Arrival(batch, positions, span_of(positions), None, lambda: bounds, positions)
         ticks = self._window.read(batch, side)
-        return Arrival(batch, ticks, span_of(ticks), None, partial(self._window.partners, side, ticks))
+        return Arrival(batch, ticks, span_of(ticks), None, partial(self._window.partners, side, ticks), positions)
 
     def _results(self) -> Results:
         share = self._share
