@@ -31,8 +31,9 @@ from harness import (
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from oracle import Close, Last, Push
 from predicates import PREDICATES, servable_by
-from strategies import HOWS, INDEXES, WINDOW_KINDS, capacities, scenarios, self_scenarios
+from strategies import FILLER, HOWS, INDEXES, WINDOW_KINDS, Scenario, capacities, scenarios, self_scenarios
 from test_failures import NO_SHRINKING, check_with_failures
 from test_order import arrived, rank
 
@@ -194,6 +195,50 @@ def test_every_index(index, data):
     check_cores(scenario, route, data.draw(st.sampled_from(CORES)), order, "pairs", data.draw(capacities(index)))
 
 
+def dense(sql, how, seed):
+    """Steps in which many tuples find partners, some of them in the same push."""
+    rng = np.random.default_rng(seed)
+    (predicate,) = (one for one in PREDICATES if one.sql == sql)
+    steps, ends = [], {"left": 0, "right": 0}
+
+    def made(side, n):
+        rows = [FILLER | {"id": ends[side] + i, "ts": ends[side] + i, "note": "", "k": k, "x": x}
+                for i, (k, x) in enumerate(rng.integers(0, 9, (n, 2)).tolist())]  # fmt: skip
+        ends[side] += n
+        return rows
+
+    for left, right in ((5, 9), (9, 0), (0, 9), (8, 8), (1, 7), (12, 6)):
+        steps.append(Push(made("left", left) if left else None, made("right", right) if right else None))
+    return Scenario(predicate, Last(12, 9), how, [*steps, Close()])
+
+
+@pytest.mark.usefixtures("threads")
+@pytest.mark.parametrize("order", [*ORDERS[1:], wm.punctuate(100)], ids=str)
+@pytest.mark.parametrize("how", HOWS)
+def test_many_partners(how, order):
+    for seed, (sql, route) in enumerate(
+        [("l.k = r.k", "hash"), ("abs(l.x - r.x) < 2", "cells"), ("l.x < r.x", "split"), ("l.x < r.x", "broadcast")]
+    ):
+        scenario = dense(sql, how, seed)
+        if route in possible(scenario.predicate, how):
+            check_cores(scenario, route, 3, order, "pairs", {})
+
+
+@pytest.mark.usefixtures("threads")
+@pytest.mark.parametrize("route", ["cells", "split"])
+def test_batches_longer_than_windows(route):
+    """They are taken in slices, each stored in another subwindow before it is known who has met whom."""
+    options = {"order": "inner", "window": wm.within(500), "subwindows": 2}
+    with (
+        join_of("cells", cores=2, route=route, **options) as join,
+        join_of("cells", cores=1, route="single", **options) as alone,
+    ):
+        for number in range(2):
+            assert join.push(*batches(number)) == alone.push(*batches(number))
+            join.check_invariants()
+        assert join.close() == alone.close()
+
+
 @pytest.mark.long
 @pytest.mark.usefixtures("threads")
 @pytest.mark.parametrize("cores", [1, *CORES])
@@ -333,11 +378,11 @@ def batches(number):
     return rows(number * N, N, 2 * number), rows(number * N, N, 2 * number + 1)
 
 
-def join_of(kind, how=None, **options):
+def join_of(kind, window=None, how=None, **options):
     on, how = JOINS[kind][0], how or JOINS[kind][1]
     schema = rows(0, 0, 0).schema
     options = {"cores": 2, "route": kind, "left_schema": schema, "right_schema": schema, **options}
-    return wm.StreamJoin(on, wm.within(2 * N), how, **options)
+    return wm.StreamJoin(on, window or wm.within(2 * N), how, **options)
 
 
 def in_order(table):
