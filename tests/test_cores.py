@@ -49,7 +49,8 @@ from watersmeet.routing.choose import choose_route
 
 pytestmark = pytest.mark.xdist_group("cores")  # so that processes are started once
 
-NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
+#: Fewer examples than elsewhere, but of many tests.
+SOME = settings(max_examples=settings().max_examples if os.environ.get("HYPOTHESIS_PROFILE") == "nightly" else 6)
 CORES = (2, 3, 4, 8)
 ROUTES = ("hash", "cells", "split", "broadcast")
 ORDERS = ("none", "outer", "inner", wm.punctuate(3))
@@ -159,7 +160,7 @@ def check_cores(scenario, route, cores, order, output, options):
 @pytest.mark.usefixtures("threads")
 @pytest.mark.parametrize("how", HOWS)
 @pytest.mark.parametrize("route", ROUTES)
-@settings(max_examples=settings().max_examples if NIGHTLY else 6)
+@SOME
 @given(data=st.data())
 def test_every_route_and_join_type_in_any_order(route, how, data):
     if not on(route, how):
@@ -174,7 +175,7 @@ def test_every_route_and_join_type_in_any_order(route, how, data):
 @pytest.mark.usefixtures("threads")
 @pytest.mark.parametrize("order", ORDERS, ids=str)
 @pytest.mark.parametrize("kind", WINDOW_KINDS)
-@settings(max_examples=settings().max_examples if NIGHTLY else 6)
+@SOME
 @given(data=st.data())
 def test_every_window_in_every_order(kind, order, data):
     scenario = data.draw(scenarios(kind=kind))
@@ -185,7 +186,7 @@ def test_every_window_in_every_order(kind, order, data):
 
 @pytest.mark.usefixtures("threads")
 @pytest.mark.parametrize("index", INDEXES)
-@settings(max_examples=settings().max_examples if NIGHTLY else 6)
+@SOME
 @given(data=st.data())
 def test_every_index(index, data):
     scenario = data.draw(scenarios(predicates=servable_by(index)))
@@ -275,6 +276,7 @@ def test_counts_and_batch_mode(data):
 
 @pytest.mark.usefixtures("threads")
 @pytest.mark.parametrize("how", HOWS)
+@SOME
 @given(data=st.data())
 def test_self_joins(how, data):
     """Whose two roles may look at different columns, and have different windows."""
@@ -327,6 +329,7 @@ def eager(monkeypatch):
 
 @pytest.mark.usefixtures("eager")
 @pytest.mark.parametrize("how", HOWS)
+@SOME
 @given(data=st.data())
 def test_the_route_that_a_join_takes_by_itself(how, data):
     scenario = data.draw(scenarios(how=how))
