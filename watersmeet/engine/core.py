@@ -364,11 +364,13 @@ class JoinCore:
                 ]
             if self.how == "semi":
                 found = np.concatenate(fresh["left"])
-                by = np.full(found.size, batch.first) if side == "right" else None  # which of them makes no difference
+                by = None
                 if needs_sorting(self._order, *batch.ends):
                     found = np.sort(found)
                     if side == "right":
                         found, by = by_completion(found, *self._finder.pairs_in_order(batch, pieces))
+                elif side == "right" and self._order != "none":
+                    by = np.full(found.size, batch.first)  # or any other: all are of one group
                 results.alone("left", self.payloads["left"], found, self.payloads["right"], by)
 
     # -- looking -----------------------------------------------------------------------------------------------------
