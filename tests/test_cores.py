@@ -50,7 +50,7 @@ from watersmeet.routing.choose import choose_route
 pytestmark = pytest.mark.xdist_group("cores")  # so that processes are started once
 
 #: Fewer examples than elsewhere, but of many tests.
-SOME = settings(max_examples=settings().max_examples if os.environ.get("HYPOTHESIS_PROFILE") == "nightly" else 6)
+SOME = settings(max_examples=settings().max_examples if os.environ.get("HYPOTHESIS_PROFILE") == "nightly" else 5)
 CORES = (2, 3, 4, 8)
 ROUTES = ("hash", "cells", "split", "broadcast")
 ORDERS = ("none", "outer", "inner", wm.punctuate(3))
