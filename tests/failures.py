@@ -1,16 +1,21 @@
 """Failures made to order: an exception at the n-th line that the library runs.
 
 An exception may come anywhere (no memory, Ctrl-C), so it is raised anywhere: a trace function counts the lines that
-run in the library's own modules and raises at the one it was told.
+run in the library's own modules and raises at the one it was told. Indexes that fail do so in a core that is another
+process than the caller's.
 """
 
 from __future__ import annotations
 
 import linecache
+import os
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
+
+import watersmeet as wm
 
 #: What takes care of failures must itself not fail here: Ctrl-C is put off while it runs.
 SHELTERED = ("undo", "uninterrupted", "restore", "stop", "_send", "_receive", "_part_with_cores")
@@ -72,3 +77,28 @@ class Lines:
             sys.settrace(before)
             threading.settrace(None)  # type: ignore[arg-type]
             self.at = None  # threads that go on afterwards go on counting
+
+
+@dataclass(frozen=True)
+class Failing(wm.index.Hash):
+    """Fails when a key is 77."""
+
+    caller: int = 0
+
+    def entries(self, equal, ordered, live, n, workers):
+        if equal is not None and 77 in equal.tolist() and os.getpid() != self.caller:
+            raise ArithmeticError("77 is not to my liking")
+        return super().entries(equal, ordered, live, n, workers)
+
+
+@dataclass(frozen=True)
+class Unopened(wm.index.Hash):
+    """Fails when a core opens."""
+
+    caller: int = 0
+
+    @property
+    def forgets(self):
+        if os.getpid() != self.caller:
+            raise ArithmeticError("not today")
+        return False

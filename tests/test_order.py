@@ -121,7 +121,9 @@ def test_pieces_of_several_subwindows_are_put_in_order():
     ]  # fmt: skip
     own, stored = in_order("outer", pieces, 1000, 4)
     assert own.tolist() == [1000, 1001, 1001, 1003, 1003]
-    assert by_completion(np.array([42, 47, 105]), stored).tolist() == sorted([42, 47, 105], key=stored.tolist().index)
+    found, by = by_completion(np.array([42, 47, 105]), own, stored)
+    assert found.tolist() == sorted([42, 47, 105], key=stored.tolist().index)
+    assert by.tolist() == [own[stored.tolist().index(position)] for position in found]
     assert in_order("inner", [], 0, 4)[0].size == 0
 
 

@@ -18,7 +18,7 @@ from watersmeet.routing.choose import choose_route
 
 SCHEMA = pa.schema({"k": pa.int64(), "x": pa.int64(), "f": pa.float64(), "s": pa.string()})
 ROWS = st.lists(st.fixed_dictionaries(VALUES), min_size=1, max_size=12)
-ANCHORS = {"inner": None, "left": "left", "semi": "left", "anti": "left", "right": "right"}
+ANCHORS = {"inner": None, "left": "left", "semi": "left", "anti": "left", "right": "right", "full": None}
 
 
 def plan_of(sql):
@@ -51,15 +51,15 @@ TRIPLED = Predicate(
 
 
 @pytest.mark.parametrize("how", HOWS)
-@pytest.mark.parametrize("wanted", ["auto", "hash", "cells", "split", "single"])
-@given(data=st.data(), lefts=ROWS, rights=ROWS, cores=st.sampled_from([1, 2, 3, 7, 64]))
-def test_partners_meet(wanted, how, data, lefts, rights, cores):
+@pytest.mark.parametrize("wanted", ["auto", "hash", "cells", "split", "broadcast", "single"])
+@given(data=st.data(), lefts=ROWS, rights=ROWS, cores=st.sampled_from([1, 2, 3, 7, 64]), talk=st.booleans())
+def test_partners_meet(wanted, how, data, lefts, rights, cores, talk):
     predicate = data.draw(st.sampled_from([TRIPLED, *PREDICATES]))
     plan = plan_of(predicate.sql)
     try:
-        route, _ = choose_route(wanted, plan, SCHEMA, SCHEMA, how, cores)
+        route, _ = choose_route(wanted, plan, SCHEMA, SCHEMA, how, cores, talk)
     except ValueError as error:
-        assert wanted in ("hash", "cells", "split"), error
+        assert wanted in ("hash", "cells", "split", "broadcast"), error
         return
     ticks = [range(100, 100 + len(rows)) for rows in (lefts, rights)]
     left_home, left_goes = places_of(route, "left", plan, lefts, ticks[0])
@@ -70,8 +70,9 @@ def test_partners_meet(wanted, how, data, lefts, rights, cores):
         assert all(len(goes) == 1 for goes in right_goes)
     if route.name == "hash" or route.cores == 1:
         assert all(len(goes) == 1 for goes in left_goes + right_goes)
-    elif route.name != "cells" or how != "inner":
+    elif how != "inner" or route.name not in ("cells", "broadcast"):
         assert route.anchor == ANCHORS[how]
+    assert not route.visits or (route.anchor is None and (how == "inner" or talk))
     for i, left in enumerate(lefts):
         for j, right in enumerate(rights):
             if predicate.holds(left, right):
@@ -125,6 +126,7 @@ def test_the_route_that_a_predicate_takes_by_itself(sql, how, cores, name, ancho
         ("hash", BAND, "inner", "needs an equality"),
         ("cells", "l.x < r.x", "inner", "needs a band"),
         ("cells", BAND, "full", "cannot do a full join"),
+        ("broadcast", BAND, "full", "cannot do a full join"),
         ("split", BAND, "full", "cannot do a full join"),
         ("round robin", BAND, "inner", "route must be one of"),
     ],
@@ -134,11 +136,31 @@ def test_a_route_that_is_not_exact_is_refused(wanted, sql, how, says):
         choose_route(wanted, plan_of(sql), SCHEMA, SCHEMA, how, 4)
 
 
-@pytest.mark.parametrize("wanted", ["hash", "cells", "split", "single"])
+@pytest.mark.parametrize("wanted", ["hash", "cells", "split", "broadcast", "single"])
 def test_a_route_that_is_asked_for_is_taken(wanted):
     plan = plan_of("l.k = r.k and abs(l.x - r.x) <= 5" if wanted == "hash" else BAND)
     route, reason = choose_route(wanted, plan, SCHEMA, SCHEMA, "inner", 4)
     assert route.name == wanted and reason == "as asked for"
+
+
+@pytest.mark.parametrize(("sql", "name"), [(BAND, "cells"), ("l.x < r.x", "split"), ("abs(l.x - r.x) <= r.k", "split")])
+def test_full_joins_are_spread_where_cores_talk(sql, name):
+    for wanted in ("auto", name):
+        route, _ = choose_route(wanted, plan_of(sql), SCHEMA, SCHEMA, "full", 4, talk=True)
+        assert (route.name, route.visits, route.cores) == (name, True, 4)
+    for wanted, says in (("broadcast", "cannot do a full join"), ("cells", "needs a band")):
+        with pytest.raises(ValueError, match=says):
+            choose_route(wanted, plan_of("abs(l.x - r.x) <= r.k"), SCHEMA, SCHEMA, "full", 4, talk=True)
+
+
+@pytest.mark.parametrize("how", [how for how in HOWS if how != "full"])
+def test_broadcast_sends_one_side_everywhere_and_splits_the_other_evenly(how):
+    plan = plan_of(BAND)
+    route, _ = choose_route("broadcast", plan, SCHEMA, SCHEMA, how, 4)
+    for side in ("left", "right"):
+        home, goes = places_of(route, side, plan, rows_of(4000, 1), range(4000))
+        assert all(len(each) == (1 if side == route.anchor else 4) for each in goes)
+        assert all(600 < home.count(core) < 1400 for core in range(4))
 
 
 def rows_of(n, seed):

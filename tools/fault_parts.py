@@ -72,7 +72,7 @@ PARTS: dict[str, Part] = {
             "tests/test_errors.py", *JOINS, *SELF_JOINS,
         ),
     ),
-    "engine/cores": Part(_of("engine/cores", "member", "team", "spread"), ("tests/test_cores.py",)),
+    "engine/cores": Part(_of("engine/cores", "member", "team", "spread", "collect"), ("tests/test_cores.py",)),
     "engine/processes": Part(_of("engine/cores", "segments", "channel", "process"), ("tests/test_cores.py",)),
     "engine/order": Part(_of("engine", "order", "run"), ("tests/test_order.py", "tests/test_run.py")),
     "window/chain": Part(_of("window", "chain", "ticks"), (*WINDOWS, "tests/test_duckdb.py", FAILURES, STATE)),
@@ -119,7 +119,8 @@ PARTS: dict[str, Part] = {
     "atomics": Part(("watersmeet/atomics.py",), ("tests/test_atomics.py",)),
     "routing/cells": Part(_of("routing", "cells"), ("tests/test_routing.py", ON_SPARK[-1])),
     "routing/choose": Part(
-        _of("routing", "choose", "base", "hash", "split", "single"), ("tests/test_routing.py", ON_SPARK[-1])
+        _of("routing", "choose", "base", "hash", "split", "broadcast", "single"),
+        ("tests/test_routing.py", ON_SPARK[-1]),
     ),
     "spark/clock": Part(_of("spark", "clock"), ON_SPARK),
     "spark/state": Part(_of("spark", "state"), ON_SPARK),

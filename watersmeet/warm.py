@@ -23,6 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 import watersmeet as wm
+from watersmeet.engine.cores.collect import Collector, Layout
 from watersmeet.engine.cores.member import rows_at_home
 from watersmeet.index import INDEXES, Adaptive, Index
 from watersmeet.index.sorted.merging import shift_keys
@@ -31,6 +32,7 @@ from watersmeet.query.parse import parse
 from watersmeet.query.plan import compile_plan
 from watersmeet.routing.base import hashed
 from watersmeet.routing.choose import choose_route
+from watersmeet.workers import ALONE
 
 ROWS = 48
 
@@ -159,6 +161,9 @@ def large() -> None:
     route, _ = choose_route("cells", plan, rows.schema, rows.schema, "inner", 2)
     batch = rows.combine_chunks().to_batches()[0].slice(0, ROWS)
     route.places("left", plan.left.of(batch), np.arange(ROWS))
+    pairs = pa.record_batch({"left": [1, 2], "right": [2, 1]})
+    layout = Layout(pairs.schema, (0, 1), 0, 1)
+    Collector("inner", layout, pairs.schema, False, ALONE).in_order([pairs, pairs], {"left": 0, "right": 0})
 
 
 def shared() -> None:

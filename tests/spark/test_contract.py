@@ -118,7 +118,8 @@ def numbered(batches):
 
 def routes_for(predicate, how):
     """Whatever the predicate can take; where it cannot, `auto` takes what is left."""
-    return ["auto", "single", *(["split"] if how != "full" else []), *(["hash"] if predicate.equality else [])]
+    everywhere = ["split", "broadcast"] if how != "full" else []
+    return ["auto", "single", *everywhere, *(["hash"] if predicate.equality else [])]
 
 
 @pytest.mark.parametrize("how", HOWS)

@@ -19,6 +19,7 @@ class Arrival:
     """Tuples judged for lateness, with the ticks that their partners may have.
 
     partners: gives the least and greatest ticks of theirs; worked out when asked for.
+    positions: in the stream, where a core has only some of its tuples.
     """
 
     def __init__(
@@ -28,6 +29,7 @@ class Arrival:
         span: Span,
         late: Array | None,
         partners: Callable[[], tuple[Array, Array]],
+        positions: Array | None = None,
     ):
         self.batch = batch
         self.rows = batch.num_rows
@@ -35,6 +37,7 @@ class Arrival:
         self.span = span
         self.late = late
         self._partners = partners
+        self.positions = positions
         self._bounds: tuple[Array, Array] | None = None
 
     @property
@@ -63,7 +66,7 @@ class Arrival:
         late = None if self.late is None else self.late[cut]
         return Arrival(
             self.batch.slice(start, stop - start), self.ticks[cut], span_of(self.ticks[cut]), late,
-            lambda: (self.low[cut], self.high[cut]),
+            lambda: (self.low[cut], self.high[cut]), None if self.positions is None else self.positions[cut],
         )  # fmt: skip
 
     def cuts(self) -> list[tuple[int, int]]:

@@ -42,6 +42,7 @@ from watersmeet.workers import ALONE, SMALL, Workers
 
 Array = np.ndarray
 Ticks = dict[Side, int | None]
+_NO_ROWS = np.zeros(0, np.int64)
 
 
 class Stored(NamedTuple):
@@ -147,33 +148,51 @@ class JoinCore:
         results: Results,
         visitors: dict[Side, Arrival] | None = None,
     ) -> None:
-        """Process arrivals, then let go of what is below `expired_below`.
+        """Process arrivals, then let go of what is below `expired_below`."""
+        self.meet(arrivals, expired_below, results, visitors)
+        self.let_go(expired_below, results)
 
-        Visitors only probe: they are stored in another core. For inner joins of two streams.
-        """
+    def meet(
+        self,
+        arrivals: dict[Side, Arrival],
+        expired_below: Ticks,
+        results: Results,
+        visitors: dict[Side, Arrival] | None = None,
+    ) -> dict[Side, Array]:
+        """The first half of a step. Visitors, for inner and full joins of two streams, only probe: they are stored in
+        another core. Gives rows of those that have found partners and must know of it."""
         unneeded = self._unneeded_below(expired_below)
-        self._process(arrivals, visitors or {}, unneeded, results)
+        return self._process(arrivals, visitors or {}, unneeded, results)
+
+    def have_met(self, side: Side, positions: Array) -> None:
+        """These tuples, of the last arrivals and in their order, have found partners as visitors elsewhere."""
+        self.chains[side].settle(positions, self._role[side])
+
+    def let_go(self, expired_below: Ticks, results: Results) -> None:
+        """The second half of a step: tuples without partners come out, and what is below `expired_below` goes."""
         begin = time.perf_counter()
         for side in SIDES:
             if self.alone[side] and expired_below[side] is not None:
                 self._come_out(side, expired_below[side], results)
-        self._expire(unneeded)
+        self._expire(self._unneeded_below(expired_below))
         self.metrics.took("expire", begin)
 
     def _process(
         self, arrivals: dict[Side, Arrival], visitors: dict[Side, Arrival], unneeded: Ticks, results: Results
-    ) -> None:
-        """Let tuples find their partners, and store those that do not only visit."""
+    ) -> dict[Side, Array]:
+        """Let tuples find their partners, and store those that do not only visit; as `meet`."""
+        met: dict[Side, Array] = {}
         if len(self.shares) == 1:
             if arrivals:
                 self._arrive_in_both_roles(arrivals, self._needed_from("left", [arrivals], unneeded), results)
-            return
+            return met
         for side in SIDES:
             if side in visitors:
-                self._visit(side, visitors[side], results)
+                met[side] = self._visit(side, visitors[side], results)
             if side in arrivals:
                 keep = self._needed_from(side, [arrivals, visitors], unneeded)
                 self._arrive(side, arrivals[side], keep, results)
+        return met
 
     def put(self, side: Side, arrival: Arrival, settled: Array) -> None:
         """Store tuples that have met all that came before; some of them are settled."""
@@ -265,16 +284,22 @@ class JoinCore:
             batch = Ready("right", piece, payload, stored.first, stored.live, stored.entries, probes, targets)
             self._settle(batch, self._finder.find(batch, results), results)
 
-    def _visit(self, side: Side, arrival: Arrival, results: Results) -> None:
+    def _visit(self, side: Side, arrival: Arrival, results: Results) -> Array:
         """Probe and forget."""
-        assert self.how == "inner" and arrival.late is None
-        for cut in self._cuts(arrival):
-            piece = arrival.slice(*cut)
+        assert self.how in ("inner", "full") and arrival.late is None
+        met = [_NO_ROWS]
+        for start, stop in self._cuts(arrival):
+            piece = arrival.slice(start, stop)
             guests = self.payloads[side].empty()
             guests.append(piece.batch)
             probes = self._probes(side, piece, self._sides[side].of(piece.batch), None, None)
             targets = self._targets(side, piece)
-            self._finder.find(Ready(side, piece, guests, 0, None, None, probes, targets), results)
+            pieces = self._finder.find(Ready(side, piece, guests, 0, None, None, probes, targets), results)
+            if self._flagged[side]:
+                for sub, rows, partners in pieces:
+                    sub.settle(partners, self._role[other(side)])
+                    met.append(np.unique(rows) + start)
+        return np.concatenate(met)
 
     def _cuts(self, arrival: Arrival) -> list[tuple[int, int]]:
         return [(0, arrival.rows)] if self.window.counts else arrival.cuts()
@@ -350,11 +375,14 @@ class JoinCore:
             fresh[side] += [home.settle(rows + offset, self._role[side]) + np.int64(home.base) for _, rows, _ in pieces]
         if self.how == "semi":
             found = np.concatenate(fresh["left"])
-            if needs_sorting(self._order, batch.first, batch.arrival.rows):
+            by = None
+            if needs_sorting(self._order, *batch.ends):
                 found = np.sort(found)
                 if side == "right":
-                    found = by_completion(found, self._finder.pairs_in_order(batch, pieces)[1])
-            results.alone("left", self.payloads["left"], found, self.payloads["right"])
+                    found, by = by_completion(found, *self._finder.pairs_in_order(batch, pieces))
+            elif side == "right" and self._order != "none":
+                by = np.full(found.size, batch.first)  # or any other: all are of one group
+            results.alone("left", self.payloads["left"], found, self.payloads["right"], by)
         self.metrics.took("gather", begin)
 
     # -- looking -----------------------------------------------------------------------------------------------------

@@ -52,6 +52,14 @@ class Ready(NamedTuple):
     probes: Any  # None: nothing to look for
     targets: list[Target]
 
+    @property
+    def ends(self) -> tuple[int, int]:
+        """The positions of its first and its last tuple in the stream."""
+        positions = self.arrival.positions
+        if positions is None:
+            return self.first, self.first + self.arrival.rows - 1
+        return int(positions[0]), int(positions[-1])
+
 
 class _Found(NamedTuple):
     """What some of the probes of a batch found."""
@@ -81,7 +89,7 @@ class Finder:
         size = 0 if batch.probes is None else batch.probes.size
         most = max(int(PAIRS / max(self._partners, 1.0)), _LEAST_PROBES)
         parts = self._workers.parts(size, SMALL, most=most) if size else []
-        sorts = needs_sorting(self._order, batch.first, batch.arrival.rows)
+        sorts = needs_sorting(self._order, *batch.ends)
         work: list[Callable] = [] if beside is None else [beside]  # first: it is long, and others wait for the last
         work += [partial(self._part, batch, results, sorts, *part) for part in parts]
         workers = self._workers if size >= SMALL else ALONE  # to wait for another thread would take longer

@@ -70,8 +70,8 @@ class StreamJoin(Generic[Answer]):
         "im_tree", "pim_tree", or a configured object of `watersmeet.index`.
     cores: how many of the machine's cores to use, by default all. A join of large pushes moves to as many processes.
     route: which core gets a tuple: "auto", "hash" (by an equality), "cells" (by a band), "split" (any predicate),
-        "shared": threads share one PIM-Tree a window, or "single": one core has all, and others help it with large
-        pushes.
+        "broadcast" (any predicate, one side small), "shared": threads share one PIM-Tree a window, or "single": one
+        core has all, and others help it with large pushes.
     order: of the results: "none", "outer" (those of an earlier tuple first), "inner" (and of one tuple, those with its
         oldest partner first), or `punctuate(every=n)` (those of n tuples before those of the next n).
     suffix: for right columns whose name the left has too.
@@ -163,7 +163,7 @@ class StreamJoin(Generic[Answer]):
         self._now = clock
         self._collecting_since: float | None = None
         self._workers = Workers(cores)
-        self._spread = Spread(cores, route)
+        self._spread = Spread(cores, route, self._workers)
         self._metrics = Metrics()
         self._closed = False
         self._calls = Calls(self._check_open, self._saved)
@@ -385,6 +385,10 @@ class StreamJoin(Generic[Answer]):
 
     def explain(self) -> str:
         """What was chosen, and why; a line a fact."""
+        with self._calls.turn("explain"):
+            return self._explained()
+
+    def _explained(self) -> str:
         lines = [f"predicate: {self._on}", f"window: {self._window}", f"how: {self._how}", f"output: {self._output}"]
         if self._core is None:
             waiting = " and ".join(side for side in SIDES if self._schemas[side] is None)
@@ -395,7 +399,9 @@ class StreamJoin(Generic[Answer]):
         lines += chosen_lines(self._core, self._why, self._sizes)
         lines.append(f"cores: {self._spread.text(self._core)}")
         if self._spread.route.cores > 1:
-            lines += [f"route: {self._spread.route.name}", f"  because {self._spread.why}"]
+            lines += self._spread.lines()
+        if self._order != "none":
+            lines.append(f"order: {self._order}")
         lines.append(f"batches: {batches_text(self._batch_rows, self._delay)}")
         return "\n".join(lines)
 
@@ -478,8 +484,9 @@ class StreamJoin(Generic[Answer]):
                 for side, schema in (("l", left), ("r", right))
             )
         return Share(
-            self._on, self._window, self._how, self._output, index, self._suffix, self._sizes, left, right, route
-        )
+            self._on, self._window, self._how, self._output, index, self._suffix, self._order, self._sizes, left, right,
+            route,
+        )  # fmt: skip
 
     def _push_unbound(self, batches: dict[Side, pa.RecordBatch], schemas: dict[Side, pa.Schema | None]) -> Any:
         """A push while the schema of a stream is, or was, not known."""

@@ -16,7 +16,7 @@ IndexName = Literal[
 ]  # fmt: skip
 
 
-RouteName = Literal["auto", "hash", "cells", "split", "shared", "single"]
+RouteName = Literal["auto", "hash", "cells", "split", "broadcast", "shared", "single"]
 
 
 class Options(TypedDict, total=False):

@@ -12,7 +12,7 @@ partner can come any more, follow the others of their push: left before right, i
 Pairs are sorted by words of the tuple's row and its partner's position, of which only the first counts where the order
 is outer: two passes for a batch of a million rows, and nothing else has to be moved (index/sorting.py).
 
-Reference: SplitJoin, section 4.3 (ordering, punctuation by star marks).
+Reference: SplitJoin, section 5.1 (outer and inner order, relaxed punctuation); cores/collect.py has its star marks.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ def check_order(order: Any) -> None:
         one_of("order", order, ORDERS, " or punctuate(every=n)")
 
 
-def needs_sorting(order: Order, first: int, rows: int) -> bool:
-    """Whether results of so many tuples, from this position on, have to be put in order."""
+def needs_sorting(order: Order, first: int, last: int) -> bool:
+    """Whether results of the tuples from one position to another have to be put in order."""
     if isinstance(order, Punctuated):
-        return first // order.every != (first + rows - 1) // order.every
+        return first // order.every != last // order.every
     return order != "none"
 
 
@@ -105,10 +105,12 @@ def in_order(
     return own, stored
 
 
-def by_completion(fresh: Array, stored: Array) -> Array:
-    """Positions of tuples that have found their first partner, in the order in which these partners come.
+def by_completion(fresh: Array, own: Array, stored: Array) -> tuple[Array, Array]:
+    """Positions of tuples that have found their first partner, in the order in which these partners come, and theirs.
 
-    stored: those of all pairs, in order. O(pairs log pairs).
+    own, stored: of all pairs, in order; the tuples are among the stored. O(pairs log pairs).
     """
     positions, firsts = np.unique(stored, return_index=True)
-    return fresh[np.argsort(firsts[np.searchsorted(positions, fresh)], kind="stable")]
+    completed = firsts[np.searchsorted(positions, fresh)]
+    order = np.argsort(completed, kind="stable")
+    return fresh[order], own[completed[order]]

@@ -86,15 +86,17 @@ class Results:
     def _take(self, batch: pa.RecordBatch) -> None:
         self.batches.append(batch)
 
-    def alone(self, side: Side, payload: Payload, positions: Array, other: Payload) -> None:
-        """Tuples that come out without a partner."""
+    def alone(
+        self, side: Side, payload: Payload, positions: Array, other: Payload, by: Array | None = None
+    ) -> None:
+        """Tuples that come out without a partner. by: positions of those that let them, where these are to be known."""
         self.rows += positions.size
         if not positions.size or self._output == "count":
             return
         if self._output == "pairs":
             missing, own = pa.nulls(positions.size, pa.int64()), self._positions(payload, positions)
             both = (own, missing) if side == "left" else (missing, own)
-            self._take(self._batch(*(both[:1] if self._left_only else both)))
+            self._take(self._batch(*(both[:1] if self._left_only else both), *self._marks(other, by, positions.size)))
             return
 
         def make(start: int, stop: int) -> pa.RecordBatch:
@@ -102,7 +104,8 @@ class Results:
             if not self._left_only:
                 theirs = other.nothing(stop - start)
                 columns = [*columns, *theirs] if side == "left" else [*theirs, *columns]
-            return self._batch(*columns)
+            part = None if by is None else by[start:stop]
+            return self._batch(*columns, *self._marks(other, part, stop - start))
 
         for batch in in_parts(make, 0, positions.size):
             self._take(batch)
@@ -110,6 +113,10 @@ class Results:
     def _positions(self, payload: Payload, positions: Array) -> Array | pa.Array:
         """Positions in the stream of the tuples at these positions of a payload."""
         return positions
+
+    def _marks(self, other: Payload, by: Array | None, rows: int) -> list[Array | pa.Array]:
+        """Further columns of tuples that come out alone."""
+        return []
 
     def _batch(self, *columns: Array | pa.Array) -> pa.RecordBatch:
         arrays = [pa.array(c) if isinstance(c, np.ndarray) else c for c in columns]  # by reference

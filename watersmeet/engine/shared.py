@@ -59,7 +59,7 @@ class SharedCore(JoinCore):
 
     def _process(
         self, arrivals: dict[Side, Arrival], visitors: dict[Side, Arrival], unneeded: Ticks, results: Results
-    ) -> None:
+    ) -> dict[Side, Array]:
         assert not visitors
         batches: dict[Side, Ready] = {}
         lanes: dict[Side, Lane] = {"left": NOBODY, "right": NOBODY}
@@ -88,6 +88,7 @@ class SharedCore(JoinCore):
         for side, batch in batches.items():
             found: list[Piece] = [(batch.targets[0].subwindow, *both) for both in pieces[side]]
             self._settle(batch, self._finder.take(batch, found, results), results)
+        return {}
 
     def _lane(
         self, side: Side, arrival: Arrival, keep: int | None, before: dict[Side, Ready]

@@ -1,9 +1,10 @@
 """Which core stores a tuple, and which cores it probes."""
 
 from watersmeet.routing.base import Places, Route
+from watersmeet.routing.broadcast import Broadcast
 from watersmeet.routing.cells import Cells
 from watersmeet.routing.hash import Hashed
 from watersmeet.routing.single import Single
 from watersmeet.routing.split import Split
 
-__all__ = ["Cells", "Hashed", "Places", "Route", "Single", "Split"]
+__all__ = ["Broadcast", "Cells", "Hashed", "Places", "Route", "Single", "Split"]

@@ -5,7 +5,8 @@ where it is at *home* (one core, which stores it) and to which further cores it 
 
     free       a tuple is stored at home only, and its copies visit: they probe, and are gone with the batch.
                The later of two partners finds the earlier at the earlier's home; so each pair is found once, whatever
-               the two homes are. Good for inner joins: nothing is stored twice.
+               the two homes are. Good for inner joins: nothing is stored twice. For full joins, too, where cores can
+               tell each other whose visitors have found partners.
     anchored   tuples of one side, the anchor, are at home and nowhere else. Those of the other side go to every core
                in which an anchored partner may be, and are stored in all of them. An anchored tuple then sees all of
                its partners in one core: what left, right, semi and anti joins need.
@@ -51,6 +52,14 @@ class Route(Protocol):
     @property
     def anchor(self) -> Side | None:
         """The side whose tuples are at home only; None: free, copies visit."""
+
+    @property
+    def visits(self) -> bool:
+        """Whether copies visit other cores than their homes."""
+
+    @property
+    def by_turns(self) -> bool:
+        """Whether places depend on ticks alone, so that it costs a core next to nothing to know all of them."""
 
     def places(self, side: Side, tuples: Tuples, ticks: Array) -> Places: ...
 

@@ -64,6 +64,11 @@ class Cells:
     sizes: tuple[CellSize | None, CellSize | None]  # of left keys and of right keys; None: nothing is looked for there
     anchor: Side | None = None
     name = "cells"
+    by_turns = False
+
+    @property
+    def visits(self) -> bool:
+        return self.anchor is None
 
     def places(self, side: Side, tuples: Tuples, ticks: Array) -> Places:
         """O(n)."""

@@ -8,23 +8,29 @@ import pyarrow as pa
 
 from watersmeet.parameters import one_of
 from watersmeet.query.plan import JoinPlan
-from watersmeet.query.windows import Side
+from watersmeet.query.windows import Side, other
 from watersmeet.routing.base import Route
-from watersmeet.routing.cells import Cells, CellSize, cell_size
+from watersmeet.routing.broadcast import Broadcast
+from watersmeet.routing.cells import CELL_BANDS, Cells, CellSize, cell_size
 from watersmeet.routing.hash import Hashed
 from watersmeet.routing.single import Single
 from watersmeet.routing.split import Split
 
-ROUTES = ("auto", "hash", "cells", "split", "shared", "single")
+ROUTES = ("auto", "hash", "cells", "split", "broadcast", "shared", "single")
 
 #: The side whose tuples must see all of their partners in one core.
-_ANCHORS: dict[str, Side | None] = {"inner": None, "left": "left", "semi": "left", "anti": "left", "right": "right"}
+_ANCHORS: dict[str, Side | None] = {
+    "inner": None, "left": "left", "semi": "left", "anti": "left", "right": "right", "full": None,
+}  # fmt: skip
 
 
 def choose_route(
-    wanted: str, plan: JoinPlan, left: pa.Schema, right: pa.Schema, how: str, cores: int
+    wanted: str, plan: JoinPlan, left: pa.Schema, right: pa.Schema, how: str, cores: int, talk: bool = False
 ) -> tuple[Route, str]:
-    """The route, and the reason in words; ValueError for one that cannot give exact results."""
+    """The route, and the reason in words; ValueError for one that cannot give exact results.
+
+    talk: in the middle of a step, cores tell each other whose visitors have found partners.
+    """
     one_of("route", wanted, ROUTES)
     if wanted == "shared":
         raise ValueError("route 'shared' is for threads of one process (StreamJoin); use 'auto'")
@@ -34,13 +40,15 @@ def choose_route(
         raise ValueError("route 'hash' needs an equality between the two sides, and the predicate has none; use 'auto'")
     if wanted == "hash" or (wanted == "auto" and plan.equality):
         return Hashed(cores), "as asked for" if wanted == "hash" else "the predicate has an equality"
-    if how == "full":
+    if how == "full" and (wanted == "broadcast" or not talk):
         if wanted != "auto":
             raise ValueError(
                 f"route {wanted!r} cannot do a full join: tuples of both sides must see all partners in one core; "
                 f"use 'auto'"
             )
         return Single(), "a full join without an equality must see all tuples in one core"
+    if wanted == "broadcast":
+        return Broadcast(cores, _ANCHORS[how] or "right"), "as asked for"
     if wanted in ("auto", "cells"):
         cells = _cells(plan, left, right, how, cores)
         if cells is not None:
@@ -52,6 +60,19 @@ def choose_route(
             )
     reason = "as asked for" if wanted == "split" else "the predicate has neither an equality nor a band of fixed width"
     return Split(cores, _ANCHORS[how]), reason
+
+
+def copies_lines(route: Route) -> list[str]:
+    """For explain(): where tuples are stored, and how many copies of them there are; nothing where there are none."""
+    anchor = route.anchor
+    if anchor is None and not route.visits:
+        return []
+    stored = f"the {anchor} side at home, the other wherever it may have partners" if anchor else "at home only"
+    copies = f"a row goes to one core, one in {CELL_BANDS} to two"
+    if route.by_turns:
+        whose = "every row" if anchor is None else f"every {other(anchor)} row"
+        copies = f"{whose} goes to all {route.cores} cores"
+    return [f"  stored: {stored}", f"  copies: {copies}"]
 
 
 def _cells(plan: JoinPlan, left: pa.Schema, right: pa.Schema, how: str, cores: int) -> Cells | None:

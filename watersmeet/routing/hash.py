@@ -16,6 +16,8 @@ class Hashed:
     cores: int
     anchor: Side | None = None
     name = "hash"
+    visits = False
+    by_turns = False
 
     def places(self, side: Side, tuples: Tuples, ticks: Array) -> Places:
         """O(n)."""

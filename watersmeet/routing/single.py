@@ -1,4 +1,5 @@
-"""Single: everything in one core. What is left when no other route is exact (a full join without an equality)."""
+"""Single: everything in one core. What is left when no other route is exact (on Spark, a full join without an
+equality)."""
 
 from __future__ import annotations
 
@@ -16,6 +17,8 @@ class Single:
     cores: int = 1
     anchor: Side | None = None
     name = "single"
+    visits = False
+    by_turns = True
 
     def places(self, side: Side, tuples: Tuples, ticks: Array) -> Places:
         """O(n)."""

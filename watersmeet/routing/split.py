@@ -21,6 +21,11 @@ class Split:
     cores: int
     anchor: Side | None = None
     name = "split"
+    by_turns = True
+
+    @property
+    def visits(self) -> bool:
+        return self.anchor is None
 
     def places(self, side: Side, tuples: Tuples, ticks: Array) -> Places:
         """O(n)."""

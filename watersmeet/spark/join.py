@@ -19,9 +19,8 @@ from watersmeet.query.expr import Expr
 from watersmeet.query.parse import parse
 from watersmeet.query.plan import compile_plan
 from watersmeet.query.windows import SIDES, Side, Window, other
-from watersmeet.routing import Split
-from watersmeet.routing.cells import CELL_BANDS
-from watersmeet.routing.choose import choose_route
+from watersmeet.routing import Broadcast, Split
+from watersmeet.routing.choose import choose_route, copies_lines
 from watersmeet.spark.bad_rows import check_bad_rows
 from watersmeet.spark.checks import PARTITIONS, WATERMARK, check_client, check_frame, check_session, check_window
 from watersmeet.spark.clock import SparkClock
@@ -57,8 +56,10 @@ def stream_join(
     window: `within`, `tumbling` or `hopping`, with the time column and the lateness of each side.
     how: inner, left, right, full, semi or anti.
     suffix: for right columns whose name the left has too.
-    route: how the join is spread over cores: "auto", "hash", "cells", "split" or "single"; `explain_join` shows it.
-    cores: in how many parts; at most, and by default, spark.sql.shuffle.partitions (of "split", by default 16 at most).
+    route: how the join is spread over cores: "auto", "hash", "cells", "split", "broadcast" or "single";
+        `explain_join` shows it.
+    cores: in how many parts; at most, and by default, spark.sql.shuffle.partitions (of "split" and
+        "broadcast", by default 16 at most).
     bad_rows: what becomes of rows whose time is null, or beyond what Spark can hold: "fail" ends the query with an
         error that names the row; "drop" leaves them out and counts them (`bad_left`, `bad_right`).
     name: under which the counters appear in the query's progress (`observedMetrics`).
@@ -110,14 +111,10 @@ def explain_join(
     spec, why = specified(left, right, on, window, how, suffix, route, cores, bad_rows)
     bound = compile_spec(spec)
     plan = bound.plan
-    anchor = spec.route.anchor
     lines = [f"predicate: {spec.on}", f"window: {spec.window}", f"how: {spec.how}"]
     if spec.window.idle_after == (None, None):
         lines.append("idle_after: none, so a side that sends nothing holds time back, and the other's rows are kept")
-    lines += [f"route: {spec.route.name} over {len(spec.keys)} cores", f"  because {why}"]
-    if spec.route.name in ("cells", "split"):
-        stored = f"the {anchor} side at home, the other wherever it may have partners" if anchor else "at home only"
-        lines += [f"  stored: {stored}", f"  copies: {copies(spec.route)}"]
+    lines += [f"route: {spec.route.name} over {len(spec.keys)} cores", f"  because {why}", *copies_lines(spec.route)]
     lines.append("index: bisort" + (" (composite)" if plan.equality and plan.range is not None else ""))
     lines.append("terms:")
     lines += [f"  {term.kind:<11} {term.text}" + (f"  -- {term.note}" if term.note else "") for term in plan.terms]
@@ -126,14 +123,6 @@ def explain_join(
         if residual is not None:
             lines.append(f"checked on candidates found by {side}: {residual.text}")
     return "\n".join(lines)
-
-
-def copies(route: Any) -> str:
-    """How many times a row travels."""
-    if isinstance(route, Split):
-        whose = "every row" if route.anchor is None else f"every {other(route.anchor)} row"
-        return f"{whose} goes to all {route.cores} cores"
-    return f"a row goes to one core, one in {CELL_BANDS} to two"
 
 
 def specified(
@@ -164,7 +153,7 @@ def specified(
     window.bind(*schemas)
     plan = ordered_plan(compile_plan(predicate, *schemas))
     chosen, why = choose_route(route, plan, *schemas, how, cores)
-    if isinstance(chosen, Split) and given is None and cores > SPLIT_CORES:
+    if isinstance(chosen, Split | Broadcast) and given is None and cores > SPLIT_CORES:
         chosen, why = choose_route(route, plan, *schemas, how, SPLIT_CORES)
         why += f"; over {SPLIT_CORES} of {partitions} partitions, unless cores= says otherwise"
     keys = core_keys(chosen.cores, partitions)

@@ -428,6 +428,17 @@ class Chain:
         """The subwindow with the tuple of this position, one of the newest. O(1) for the newest."""
         return next(sub for sub in reversed(self._subwindows) if sub.base <= position)
 
+    def settle(self, positions: Array, role: int) -> None:
+        """Tuples at these positions, ascending and among the newest, are settled. O(positions and their subwindows)."""
+        stop = positions.size
+        for sub in reversed(self._subwindows):
+            if not stop:
+                break
+            start = int(np.searchsorted(positions[:stop], sub.base))
+            sub.settle((positions[start:stop] - sub.base).astype(np.int32), role)
+            stop = start
+        assert not stop, f"tuples at {positions[:stop]} are not here"
+
     def settle_below(self, tick: int | None, role: int = 1) -> Array:
         """Positions of the tuples below this tick (None: all) that never found a partner; each is given out once."""
         found = [

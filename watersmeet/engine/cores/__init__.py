@@ -9,6 +9,7 @@ mapped by the caller, and not copied.
 
     team.py       what StreamJoin sees: sends batches out, collects results, undoes
     member.py     what one core does
+    collect.py    results of all cores in one order
     process.py    the processes, which serve one join after the other
     channel.py    messages, with memory attached
     segments.py   shared memory that has no name, so that nothing is left behind, whoever is killed

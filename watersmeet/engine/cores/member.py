@@ -18,7 +18,9 @@ from numba import njit
 from watersmeet.engine.arrival import Arrival
 from watersmeet.engine.choose import plan_and_index
 from watersmeet.engine.core import JoinCore
+from watersmeet.engine.cores.collect import Layout
 from watersmeet.engine.metrics import Metrics
+from watersmeet.engine.order import Order
 from watersmeet.engine.results import How, Output, Results, pairs_schema, rows_schema
 from watersmeet.engine.sizes import Sizes
 from watersmeet.index import Index
@@ -33,8 +35,10 @@ from watersmeet.workers import ALONE
 Array = np.ndarray
 _NO_ROWS = np.zeros(0, np.int64)
 
-#: A column beside those of a stream: the number of a tuple in it. Where results are pairs, it is all they need.
+#: A column beside those of a stream: the number of a tuple in it. Where results are pairs, it is all they need; where
+#: they are rows in order, it comes out with them.
 POSITION = "position in the stream, of watersmeet"
+_NUMBER = pa.field(POSITION, pa.int64())
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,7 @@ class Share:
     output: Output
     index: Index
     suffix: str
+    order: Order
     sizes: Sizes
     left: pa.Schema  # of what is sent: only columns that are needed
     right: pa.Schema
@@ -60,13 +65,47 @@ class Share:
             return pairs_schema(left_only)
         return rows_schema(self.left, None if left_only else self.right, self.suffix)
 
+    @property
+    def ordered(self) -> bool:
+        return self.order != "none" and self.output != "count"
+
+    @property
+    def numbered(self) -> bool:
+        """Whether a core must know the positions of its tuples in their streams."""
+        return self.ordered or self.output == "pairs"
+
+    @property
+    def talks(self) -> bool:
+        """Whether tuples that must know of all their partners meet them in several cores, who then have to be told."""
+        return self.how == "full" and self.route.visits
+
+    @property
+    def layout(self) -> Layout:
+        """Of a core's results."""
+        fields = list(self.schema)
+        kept = list(range(len(fields)))
+        left = 0
+        right = 1 if self.output == "pairs" and len(fields) > 1 else None
+        if self.ordered and self.output == "rows":
+            left = len(self.left)
+            fields.insert(left, _NUMBER)
+            kept = [c + (c >= left) for c in kept]
+            if self.how not in ("semi", "anti"):
+                right = len(fields)
+                fields.append(_NUMBER)
+        if self.ordered and self.how == "semi":  # with the right tuples that completed them
+            right = len(fields)
+            fields.append(_NUMBER)
+        return Layout(pa.schema(fields), tuple(kept), left, right)
+
 
 @dataclass(frozen=True)
 class Sent:
     """A batch of one side, as it comes to all members. late: left out. low, high: ticks of partners, or None where the
     window tells. settled: of tuples that are only to be stored, who has found a partner.
 
-    home, copy_rows, copy_cores: the route, once it is worked out.
+    home, copy_rows, copy_cores: the route, once it is worked out. met: rows that have found partners where they are not
+    at home, noted by all members.
     """
 
     batch: pa.RecordBatch
@@ -78,6 +117,7 @@ class Sent:
     home: Array | None = None
     copy_rows: Array | None = None
     copy_cores: Array | None = None
+    met: Array | None = None
 
 
 @dataclass(frozen=True)
@@ -108,6 +148,13 @@ class _Numbered(Results):
         return payload.take(positions, [payload.schema.get_field_index(POSITION)])[0]
 
 
+class _Completed(_Numbered):
+    """Of a semi join: with the positions of the right tuples that have let left ones come out."""
+
+    def _marks(self, other: Payload, by: Array | None, rows: int) -> list[Array | pa.Array]:
+        return [pa.nulls(rows, pa.int64()) if by is None else self._positions(other, by)]
+
+
 class Member:
     """Core number `number` of a join."""
 
@@ -121,12 +168,15 @@ class Member:
         if isinstance(self._window, BoundCountWindow):
             window = SparseCounts(self._window)
         schemas: dict[Side, pa.Schema] = {"left": share.left, "right": share.right}
-        if share.output == "pairs":
-            schemas = {side: schema.append(pa.field(POSITION, pa.int64())) for side, schema in schemas.items()}
+        if share.numbered:
+            schemas = {side: schema.append(_NUMBER) for side, schema in schemas.items()}
         self.metrics = Metrics()
         self.core = JoinCore(
-            plan, window, schemas, share.how, index, share.sizes, ALONE, self.metrics, by_row=share.output != "count"
-        )
+            plan, window, schemas, share.how, index, share.sizes, ALONE, self.metrics, by_row=share.output != "count",
+            order=share.order if share.ordered else "none",
+        )  # fmt: skip
+        self._schema = share.layout.schema
+        self._arrived: dict[Side, tuple[Array, int]] = {}  # in a step: rows at home, position of the first of them
         self._call = -1  # the last that has begun here
         self._undo: Callable[[], None] | None = None
 
@@ -162,9 +212,11 @@ class Member:
         return (places.rows + start).astype(np.int32), places.cores.astype(np.uint16)
 
     def step(self, sent: dict[Side, Sent], expired_below: dict[Side, int | None]) -> Results:
+        """Where cores talk and tuples came, only its first half: see `let_go`."""
         results = self._results()
         arrivals: dict[Side, Arrival] = {}
         visitors: dict[Side, Arrival] = {}
+        visiting: dict[Side, Array] = {}
         for side, one in sent.items():
             home, copies = self._picked(side, one)
             if self._share.route.anchor is not None:
@@ -172,7 +224,24 @@ class Member:
             for rows, into in ((home, arrivals), (copies, visitors)):
                 if rows.size:
                     into[side] = self._arrival(side, one, rows)
-        self.core.step(arrivals, expired_below, results, visitors)
+            visiting[side] = copies
+            self._arrived[side] = home, self.core.payloads[side].end
+        for side, rows in self.core.meet(arrivals, expired_below, results, visitors).items():
+            met = sent[side].met
+            if met is not None:
+                met[visiting[side][rows]] = 1
+        if not (self._share.talks and sent):
+            self.core.let_go(expired_below, results)
+        return results
+
+    def let_go(self, sent: dict[Side, Sent], expired_below: dict[Side, int | None]) -> Results:
+        """The second half of a step: all members have noted who has found partners."""
+        results = self._results()
+        for side, one in sent.items():
+            home, first = self._arrived[side]
+            assert one.met is not None
+            self.core.have_met(side, np.flatnonzero(one.met[home]) + first)
+        self.core.let_go(expired_below, results)
         return results
 
     def finish(self) -> Results:
@@ -197,6 +266,7 @@ class Member:
             "index_bytes": sum(core.chains[side].nbytes() for side in SIDES),
             "payload_bytes": sum(core.payloads[side].nbytes() for side in SIDES),
             "seconds": dict(self.metrics.seconds),
+            "kinds": core.kinds(),
         }
 
     # -- picking -----------------------------------------------------------------------------------------------------
@@ -220,17 +290,19 @@ class Member:
 
     def _arrival(self, side: Side, sent: Sent, rows: Array) -> Arrival:
         batch = sent.batch.take(pa.array(rows))  # copied: what was sent is written over
-        if self._share.output == "pairs":
-            batch = batch.append_column(POSITION, pa.array(rows + np.int64(sent.first)))
+        positions = rows + np.int64(sent.first)
+        if self._share.numbered:
+            batch = batch.append_column(POSITION, pa.array(positions))
         if isinstance(self._window, BoundCountWindow):
-            ticks = rows + np.int64(sent.first)
             assert sent.low is not None and sent.high is not None
             bounds = sent.low[rows], sent.high[rows]
-            return Arrival(batch, ticks, span_of(ticks), None, lambda: bounds)
+            return Arrival(batch, positions, span_of(positions), None, lambda: bounds, positions)
         ticks = self._window.read(batch, side)
-        return Arrival(batch, ticks, span_of(ticks), None, partial(self._window.partners, side, ticks))
+        return Arrival(batch, ticks, span_of(ticks), None, partial(self._window.partners, side, ticks), positions)
 
     def _results(self) -> Results:
         share = self._share
-        kind = _Numbered if share.output == "pairs" else Results
-        return kind(share.output, share.schema, share.how in ("semi", "anti"))
+        kind = Results
+        if share.numbered:
+            kind = _Completed if share.ordered and share.how == "semi" else _Numbered
+        return kind(share.output, self._schema, share.how in ("semi", "anti"))

@@ -14,14 +14,13 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from watersmeet.engine.cores.channel import Channel, Gone
-from watersmeet.engine.cores.member import Member, Sent
+from watersmeet.engine.cores.member import Member, Sent, Share
 from watersmeet.engine.cores.segments import Mapped, Outbox, mapped, read
 from watersmeet.engine.results import Results
 
@@ -51,8 +50,16 @@ class Process:
     def pid(self) -> int:
         return self._popen.pid
 
-    def alive(self) -> bool:
-        return self._popen.poll() is None
+    def answers(self, message: str) -> bool:
+        """Whether one that has nothing to do is still there, and hears this; it then waits for a join as long again."""
+        try:
+            self.channel.send((message,))
+            self.channel.wait(5)
+            self.channel.receive()
+            self.channel.wait(None)
+        except (Gone, TimeoutError):
+            return False
+        return True
 
     def how_it_ended(self) -> str:
         """In words, of one that has ended or is about to."""
@@ -71,29 +78,33 @@ class Process:
         self._popen.wait()
 
 
-_idle: list[tuple[float, Process]] = []  # since when
+_idle: list[Process] = []
 _lock = threading.Lock()
 
 
 def lease(count: int) -> list[Process]:
     """So many processes, started or about to."""
     with _lock:
-        late = time.monotonic() - IDLE / 2  # one that may be about to end is none
-        waiting = [(since, process) for since, process in _idle if since > late and process.alive()]
-        found, _idle[:] = [process for _, process in waiting[:count]], waiting[count:]
+        waiting, _idle[:] = _idle[:count], _idle[count:]
+    found = []
+    for process in waiting:
+        if process.answers("awake"):  # else it has ended, or was about to
+            found.append(process)
+        else:
+            process.end()
     return found + [Process() for _ in range(count - len(found))]
 
 
 def give_back(processes: list[Process]) -> None:
     """They have no join any more."""
     with _lock:
-        _idle.extend((time.monotonic(), process) for process in processes)
+        _idle.extend(processes)
 
 
 @atexit.register
 def end_idle() -> None:
     with _lock:
-        for _, process in _idle:
+        for process in _idle:
             process.end()
         _idle.clear()
 
@@ -105,44 +116,59 @@ os.register_at_fork(after_in_child=_idle.clear)  # they serve whoever started th
 
 
 def serve(descriptor: int) -> None:
-    """What a process does, until nobody is there any more."""
+    """What a process does."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     pa.set_cpu_count(1)  # the other cores have their own work
-    channel = Channel(socket.socket(fileno=descriptor))
+    serve_joins(Channel(socket.socket(fileno=descriptor)))
+
+
+def serve_joins(channel: Channel) -> None:
+    """One join after the other, until nobody is there any more."""
     try:
         while True:
             channel.wait(IDLE)
             (what, *arguments), descriptors = channel.receive()
             channel.wait(None)
             if what == "open":
-                _Server(channel, descriptors[0]).serve(*arguments)
-            else:  # whoever had it did not get as far as to open a join
+                _serve_join(channel, descriptors[0], *arguments)
+            else:  # is it still there? or: whoever had it did not get as far as to open a join
                 channel.send(("done", None))
     except (Gone, TimeoutError):
         pass
 
 
+def _serve_join(channel: Channel, inbox: int, share: Share, number: int) -> None:
+    """From its opening to its end."""
+    try:
+        try:
+            member = Member(share, number)
+        except BaseException as error:
+            channel.send(("failed", _sendable(error), []))
+        else:
+            channel.send(("done", None, []))
+            _Server(channel, inbox, share, member).serve()
+    finally:
+        os.close(inbox)
+
+
 class _Server:
     """One join: what its caller asks for, one thing after the other."""
 
-    def __init__(self, channel: Channel, inbox: int):
+    def __init__(self, channel: Channel, inbox: int, share: Share, member: Member):
         self._channel = channel
         self._inbox = inbox
+        self._schema = share.layout.schema
+        self._member = member
         self._memory: Mapped | None = None
         self._made: list[tuple[int, int]] = []  # (number, descriptor) of segments that the caller does not know yet
         self._outbox = Outbox(lambda number, descriptor: self._made.append((number, descriptor)))
 
-    def serve(self, share: Any, number: int) -> None:
-        try:
-            self._member: Member | None = None
-            self._answer(lambda: self._open(share, number))
-            while True:
-                (what, *arguments), _ = self._channel.receive()
-                if what == "close":
-                    break
-                self._answer(lambda what=what, arguments=arguments: getattr(self, "_" + what)(*arguments))
-        finally:
-            os.close(self._inbox)
+    def serve(self) -> None:
+        while True:
+            (what, *arguments), _ = self._channel.receive()
+            if what == "close":
+                break
+            self._answer(lambda what=what, arguments=arguments: getattr(self, "_" + what)(*arguments))
         self._channel.send(("done", None))
 
     def _answer(self, work: Any) -> None:
@@ -153,42 +179,34 @@ class _Server:
         made, self._made = self._made, []
         self._channel.send((*answer, [number for number, _ in made]), tuple(descriptor for _, descriptor in made))
 
-    def _open(self, share: Any, number: int) -> None:
-        self._share = share
-        self._member = Member(share, number)
-
     def _route(self, size: int, sent: Any) -> Any:
         """(row, core) of copies, by side."""
-        assert self._member is not None
         return {side: self._member.route(side, one) for side, one in self._read(size, sent).items()}
 
     def _step(self, call: int, size: int, sent: Any, expired_below: Any, free: list[int]) -> Any:
-        assert self._member is not None
         self._outbox.release(free)
         self._member.begin(call)
         return self._put(self._member.step(self._read(size, sent), expired_below))
 
+    def _let_go(self, size: int, sent: Any, expired_below: Any) -> Any:
+        return self._put(self._member.let_go(self._read(size, sent), expired_below))
+
     def _store(self, size: int, sent: Any) -> None:
-        assert self._member is not None
         for side, one in self._read(size, sent).items():
             self._member.store(side, one)
 
     def _finish(self, call: int, free: list[int]) -> Any:
-        assert self._member is not None
         self._outbox.release(free)
         self._member.begin(call)
         return self._put(self._member.finish())
 
     def _undo(self, call: int) -> None:
-        assert self._member is not None
         self._member.undo(call)
 
     def _held(self) -> Any:
-        assert self._member is not None
         return self._member.held()
 
     def _check(self) -> None:
-        assert self._member is not None
         self._member.core.check_invariants()
 
     def _read(self, size: int, sent: dict[Any, tuple[int, dict[str, tuple[int, int]]]]) -> dict[Any, Sent]:
@@ -204,7 +222,7 @@ class _Server:
             if at not in batches:
                 (batches[at],) = read(buffer.slice(at, length))
             arrays: dict[str, Any] = {
-                name: np.frombuffer(buffer, _TYPES[name], length // np.dtype(_TYPES[name]).itemsize, at)
+                name: np.frombuffer(buffer, TYPES[name], length // np.dtype(TYPES[name]).itemsize, at)
                 for name, (at, length) in places.items() if name != "batch"
             }  # fmt: skip
             found[side] = Sent(batches[at], first, **arrays)
@@ -213,12 +231,13 @@ class _Server:
     def _put(self, results: Results) -> tuple[int, tuple[int, int] | None]:
         """(rows, where they are)."""
         batches = results.batches
-        return results.rows, self._outbox.put(batches, self._share.schema) if batches else None
+        return results.rows, self._outbox.put(batches, self._schema) if batches else None
 
 
-_TYPES: dict[str, Any] = {
+#: Of what is sent beside a batch.
+TYPES: dict[str, Any] = {
     "late": bool, "low": np.int64, "high": np.int64, "settled": bool, "home": np.uint16, "copy_rows": np.int32,
-    "copy_cores": np.uint16,
+    "copy_cores": np.uint16, "met": np.uint8,
 }  # fmt: skip
 
 

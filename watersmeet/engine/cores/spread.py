@@ -17,7 +17,8 @@ from watersmeet.engine.cores.team import Team
 from watersmeet.engine.order import Order
 from watersmeet.query.plan import JoinPlan
 from watersmeet.routing import Route, Single
-from watersmeet.routing.choose import choose_route
+from watersmeet.routing.choose import choose_route, copies_lines
+from watersmeet.workers import Workers
 
 #: Rows that arrive together, from which on several cores are faster than one.
 LARGE = 1 << 14
@@ -30,10 +31,11 @@ ENOUGH = 1 << 20
 
 
 class Spread:
-    """cores, route: as they were asked for."""
+    """cores, route: as they were asked for. workers: threads of the caller."""
 
-    def __init__(self, cores: int, route: str):
+    def __init__(self, cores: int, route: str, workers: Workers):
         self.cores = cores
+        self._workers = workers
         self._wanted = route
         self._seen = 0
         self._team: Team | None = None  # on its way
@@ -57,13 +59,12 @@ class Spread:
         """The join is known now. Raises for a route that it cannot take."""
         if self.shares:
             return
-        self.route, self.why = choose_route(self._wanted, plan, left, right, how, self.cores)
-        if order != "none":
-            if self._wanted not in ("auto", "single"):
-                raise ValueError(f"order {order!r} needs one core so far; leave out route={self._wanted!r}")
-            self.route, self.why = Single(), "results are to be in order"
-        elif self._wanted == "auto" and self.cores > 1 and (self.cores < MANY or self.route.name not in WORTH):
-            self.route, self.why = Single(), "that is faster here than processes"
+        self.route, self.why = choose_route(self._wanted, plan, left, right, how, self.cores, talk=True)
+        if self._wanted == "auto" and self.cores > 1:
+            if order != "none":
+                self.route, self.why = Single(), "results are to be in order"
+            elif self.cores < MANY or self.route.name not in WORTH:
+                self.route, self.why = Single(), "that is faster here than processes"
         self._share = share
 
     def core(self, core: JoinCore | Team, rows: int) -> JoinCore | Team:
@@ -75,13 +76,19 @@ class Spread:
             self._seen += rows
         if not at_once and self._seen < ENOUGH:
             return core
-        if self._team is None:
-            self._team = Team(self._share(self.route), core)
-        if not at_once and not self._team.ready():
+        team, self._team = self._team, None  # should anything fail, all begins anew
+        if team is None:
+            team = Team(self._share(self.route), core, self._workers)
+        if not at_once and not team.ready():
+            self._team = team
             return core
-        team, self._team, self._seen = self._team, None, 0  # should the call fail, all begins anew
+        self._seen = 0
         team.take_over(core)
         return team
+
+    def lines(self) -> list[str]:
+        """The route, for explain()."""
+        return [f"route: {self.route.name}", f"  because {self.why}", *copies_lines(self.route)]
 
     def text(self, core: JoinCore | Team | None) -> str:
         """For explain()."""

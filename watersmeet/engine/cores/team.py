@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import select
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
@@ -16,19 +16,22 @@ import pyarrow as pa
 
 from watersmeet.engine.arrival import Arrival
 from watersmeet.engine.core import JoinCore, Ticks
-from watersmeet.engine.cores.channel import Gone
+from watersmeet.engine.cores.collect import Collector
 from watersmeet.engine.cores.member import Sent, Share
-from watersmeet.engine.cores.process import Process, give_back, lease
+from watersmeet.engine.cores.process import TYPES, Process, give_back, lease
 from watersmeet.engine.cores.segments import Returned, Segment, write, written_size
 from watersmeet.engine.metrics import STEPS, Metrics
 from watersmeet.engine.results import Results
 from watersmeet.interrupts import uninterrupted
 from watersmeet.query.windows import SIDES, Side
+from watersmeet.workers import Workers
 
 Array = np.ndarray
 
 #: For each side: the position of its first tuple, and where each part of it lies, as (offset, bytes).
 Places = dict[Side, tuple[int, dict[str, tuple[int, int]]]]
+#: Of a member: how many results there are, and in which segment, and how many bytes of it, they are.
+Answer = tuple[int, tuple[int, int] | None]
 
 #: Tuples handed over at a time when a window moves.
 _MOVED_ROWS = 1 << 18
@@ -40,13 +43,16 @@ class Lost(RuntimeError):
 
 
 class Team:
-    """`share.route.cores` members. like: the core whose place they will take, see `take_over`."""
+    """`share.route.cores` members. like: the core whose place they will take, see `take_over`. workers: threads that
+    put results in order."""
 
-    def __init__(self, share: Share, like: JoinCore):
+    _ends: dict[Side, int]  # positions that the next tuples get; from `take_over` on
+
+    def __init__(self, share: Share, like: JoinCore, workers: Workers):
         self._share = share
         self.plan, self.window, self.index, self.self_join = like.plan, like.window, like.index, like.self_join
         self._columns = {side: getattr(share, side).names for side in SIDES}
-        self._ends: dict[Side, int] = {"left": 0, "right": 0}
+        self._collector = Collector(share.order, share.layout, share.schema, share.how == "semi", workers)
         self._seconds = dict.fromkeys(STEPS, 0.0)  # that the core before took
         self._inbox = Segment()
         self._inbox.reserve(1)
@@ -89,21 +95,27 @@ class Team:
 
     def step(self, arrivals: dict[Side, Arrival], expired_below: Ticks, results: Results) -> None:
         sent = {side: self._sent(side, arrival) for side, arrival in arrivals.items()}
+        firsts = dict(self._ends)
         for side, arrival in arrivals.items():
             self._ends[side] += arrival.rows
-        routed = bool(sent) and self._share.route.name != "split"  # else all go everywhere
-        size, places = self._write(sent, routed)
+        routed = bool(sent) and not self._share.route.by_turns
+        talks = bool(sent) and self._share.talks
+        size, places = self._write(sent, (["home"] if routed else []) + (["met"] if talks else []))
         if routed:
             size, places = self._routed(size, places)
         self._asked = True
         answers = self._ask(
             lambda number: ("step", self._call, size, places, expired_below, self._returned[number].freed())
         )
-        self._collect(answers, results)
+        halves = [answers]
+        if talks:
+            halves.append(self._ask(lambda number: ("let_go", size, places, expired_below)))
+        self._collect(halves, firsts, results)
 
     def finish(self, results: Results) -> None:
         self._asked = True
-        self._collect(self._ask(lambda number: ("finish", self._call, self._returned[number].freed())), results)
+        answers = self._ask(lambda number: ("finish", self._call, self._returned[number].freed()))
+        self._collect([answers], self._ends, results)
 
     def release(self) -> None:
         """What the members hold goes with them, see `end`."""
@@ -147,7 +159,14 @@ class Team:
         return {step: before + sum(one["seconds"][step] for one in held) for step, before in self._seconds.items()}
 
     def kinds(self) -> list[tuple[tuple[Side, ...], list[Any]]]:
-        return []
+        """Of all members' structures, member by member."""
+        if self.ended:
+            return []
+        found: dict[tuple[Side, ...], list[Any]] = {}
+        for one in self._ask(lambda number: ("held",)):
+            for sides, kinds in one["kinds"]:
+                found.setdefault(sides, []).extend(kinds)
+        return list(found.items())
 
     def check_invariants(self) -> None:
         self._ask(lambda number: ("check",))
@@ -171,8 +190,11 @@ class Team:
         bounds = (arrival.low, arrival.high) if self.window.counts else (None, None)
         return Sent(arrival.batch, self._ends[side], arrival.late, *bounds)
 
-    def _write(self, sent: dict[Side, Sent], routed: bool = False) -> tuple[int, Places]:
-        """Put batches, and what belongs to them, where all members see them; says where that is."""
+    def _write(self, sent: dict[Side, Sent], noted: Sequence[str] = ()) -> tuple[int, Places]:
+        """Put batches, and what belongs to them, where all members see them; says where that is.
+
+        noted: what members will note there, of each row.
+        """
         todo: list[tuple[int, int, Any]] = []
         known: dict[Any, tuple[int, int]] = {}  # a self join has one batch for both sides
         end = 0
@@ -194,9 +216,11 @@ class Team:
                     found[name] = (end, array.nbytes)
                     todo.append((end, array.nbytes, np.ascontiguousarray(array)))
                     end = _aligned(end + array.nbytes)
-            if routed:
-                found["home"] = (end, 2 * batch.num_rows)  # to be filled in
-                end = _aligned(end + 2 * batch.num_rows)
+            for name in noted:
+                array = np.zeros(batch.num_rows, TYPES[name])
+                found[name] = (end, array.nbytes)
+                todo.append((end, array.nbytes, array))
+                end = _aligned(end + array.nbytes)
             places[side] = (one.first, found)
         memory = self._inbox.reserve(end)
         for at, length, what in todo:
@@ -221,9 +245,15 @@ class Team:
                     end = _aligned(end + array.nbytes)
         return self._inbox.size, places
 
-    def _collect(self, answers: list[tuple[int, tuple[int, int] | None]], results: Results) -> None:
-        for returned, (rows, where) in zip(self._returned, answers, strict=True):
-            results.add(rows, [] if where is None else returned.take(*where))
+    def _collect(self, halves: list[list[Answer]], firsts: dict[Side, int], results: Results) -> None:
+        """Take the results of a step that began at these positions."""
+        rows = 0
+        batches: list[pa.RecordBatch] = []
+        for answers in halves:
+            for returned, (count, where) in zip(self._returned, answers, strict=True):
+                rows += count
+                batches += [] if where is None else returned.take(*where)
+        results.add(rows, self._collector.in_order(batches, firsts) if self._share.ordered else batches)
 
     # -- asking ------------------------------------------------------------------------------------------------------
 
@@ -294,15 +324,8 @@ def _let_go(processes: list[Process], owe: set[int]) -> None:
     """The processes have no join any more; those that are still at work are not worth waiting for."""
     free = []
     for number, process in enumerate(processes):
-        if number not in owe:
-            try:
-                process.channel.send(("close",))
-                process.channel.wait(5)
-                process.channel.receive()
-                process.channel.wait(None)
-                free.append(process)
-                continue
-            except (Gone, TimeoutError):
-                pass
-        process.end()
+        if number not in owe and process.answers("close"):
+            free.append(process)
+        else:
+            process.end()
     give_back(free)
