@@ -229,13 +229,27 @@ class Cores:
         return "\n".join([prose(about), table(["join", "batch", "route", *counts], rows)])
 
 
-class Index:
-    """What the papers claim, from `watersmeet bench index`. The last column is written by hand, and kept."""
+class Claims:
+    """What the papers claim, from `watersmeet bench index` or `cores`. The last column is written by hand, and kept."""
 
     header = ["row", "claim", "the paper", "here", "best round", "holds", "why"]
 
-    def __init__(self) -> None:
-        self.data = load("index")
+    def __init__(self, name: str, command: str) -> None:
+        self.data, self.name, self.command = load(name), name, command
+
+    def measured(self, parts: tuple[str, ...]) -> str:
+        """The tables of some parts."""
+        machine = self.data["machine"]
+        lines = [prose(f"""
+            {machine["cpu"]}, {machine["cores"]} cores, {run_of(self.data, self.command)}, medians of
+            {self.data["rounds"]} rounds and the best in brackets ([figures/{self.name}.json](figures/{self.name}.json)).
+        """)]
+        for title, header, rows in report.tables(self.data):
+            if title.split(":")[0] in parts:
+                kept = [i for i in range(len(header)) if any(row[i] not in ("", "-") for row in rows)]
+                shown = [[row[i] for i in kept] for row in rows]
+                lines += [f"{title[0].upper()}{title[1:]}:\n", table([header[i] for i in kept], shown)]
+        return "\n".join(lines)
 
     def claims(self, page: str) -> str:
         machine, whys = self.data["machine"], self.whys(page)
@@ -248,9 +262,9 @@ class Index:
         if any(one["ours"] is None for one in self.data["claims"]):
             empty = "Where this run did not keep its rounds there is no median, and the verdict is by the best."
         about = prose(f"""
-            {machine["cpu"]}, {machine["cores"]} cores, {run_of(self.data, "watersmeet bench index")}, medians of
+            {machine["cpu"]}, {machine["cores"]} cores, {run_of(self.data, self.command)}, medians of
             {self.data["rounds"]} rounds, judged by them, and the best. {empty} All figures are in
-            [figures/index.json](figures/index.json).
+            [figures/{self.name}.json](figures/{self.name}.json).
         """)
         judged = [
             [report.count(one.get("window")), one["against"], report.number(one["value"]), report.number(one["best"])]
@@ -366,12 +380,17 @@ def table(header: list[str], rows: list[list[str]], right: range = range(0)) -> 
 def blocks() -> dict[tuple[str, str], str]:
     """What stands in each block of each page."""
     embedded, page = Embedded(), "docs/reproduction.md"
+    whys = (ROOT / page).read_text()
+    index, cores = Claims("index", "watersmeet bench index"), Claims("many_cores", "watersmeet bench cores")
     return {
         ("README.md", "figures"): embedded.figures(),
         ("README.md", "measured"): embedded.measured(),
         ("docs/windows.md", "subwindows measured"): embedded.subwindows(),
         ("docs/cores.md", "cores measured"): Cores().measured(),
-        (page, "claims"): Index().claims((ROOT / page).read_text()),
+        ("docs/cores.md", "topologies measured"): cores.measured(("topologies", "latency", "ordering")),
+        ("docs/cores.md", "shared measured"): cores.measured(("shared", "tasks", "routes", "ordered")),
+        (page, "claims"): index.claims(whys),
+        (page, "core claims"): cores.claims(whys),
         ("docs/spark.md", "measured"): Spark().measured(),
     }
 

@@ -21,11 +21,11 @@ from watersmeet.routing.choose import choose_route, copies_lines
 from watersmeet.workers import Workers
 
 #: Rows that arrive together, from which on several cores are faster than one.
-LARGE = 1 << 14
+LARGE = 1 << 17
 #: From so many cores on processes are faster; fewer are put to better use as helpers of one (docs/cores.md).
 MANY = 8
 #: And by these routes.
-WORTH = ("hash",)
+WORTH = ("hash", "cells")
 #: So many rows in large pushes: it is not going to be over in a moment.
 ENOUGH = 1 << 20
 
