@@ -61,10 +61,19 @@ SCHEMA = pa.schema(VALUE_COLUMNS)
 
 
 class InThread(process.Process):
+    pid = 0
+
     def __init__(self):
         ours, theirs = socket.socketpair()
         self.channel = Channel(ours)
-        threading.Thread(target=process.serve_joins, args=(Channel(theirs),), daemon=True).start()
+        threading.Thread(target=self._serve, args=(Channel(theirs),), daemon=True).start()
+
+    def _serve(self, channel):
+        process.serve_joins(channel)
+        channel.close()
+
+    def how_it_ended(self):
+        return "it has ended"
 
     def end(self):
         self.channel.close()
@@ -557,8 +566,6 @@ def test_a_core_that_ends_before_it_has_opened_is_no_loss(monkeypatch):
         monkeypatch.setattr("watersmeet.engine.cores.team.lease", taken)
         return processes
 
-    monkeypatch.setattr(InThread, "how_it_ended", lambda self: "it has ended", raising=False)
-    monkeypatch.setattr(InThread, "pid", 0, raising=False)
     monkeypatch.setattr("watersmeet.engine.cores.team.lease", ends)
     with join_of("hash") as join, join_of("hash", cores=1, route="single") as alone:
         with pytest.raises(Lost, match="core 1 of 2"):
