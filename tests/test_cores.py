@@ -61,10 +61,19 @@ SCHEMA = pa.schema(VALUE_COLUMNS)
 
 
 class InThread(process.Process):
+    pid = 0
+
     def __init__(self):
         ours, theirs = socket.socketpair()
         self.channel = Channel(ours)
-        threading.Thread(target=process.serve_joins, args=(Channel(theirs),), daemon=True).start()
+        threading.Thread(target=self._serve, args=(Channel(theirs),), daemon=True).start()
+
+    def _serve(self, channel):
+        process.serve_joins(channel)
+        channel.close()
+
+    def how_it_ended(self):
+        return "it has ended"
 
     def end(self):
         self.channel.close()
@@ -557,8 +566,6 @@ def test_a_core_that_ends_before_it_has_opened_is_no_loss(monkeypatch):
         monkeypatch.setattr("watersmeet.engine.cores.team.lease", taken)
         return processes
 
-    monkeypatch.setattr(InThread, "how_it_ended", lambda self: "it has ended", raising=False)
-    monkeypatch.setattr(InThread, "pid", 0, raising=False)
     monkeypatch.setattr("watersmeet.engine.cores.team.lease", ends)
     with join_of("hash") as join, join_of("hash", cores=1, route="single") as alone:
         with pytest.raises(Lost, match="core 1 of 2"):
@@ -592,12 +599,10 @@ def test_a_core_that_cannot_open_is_heard_and_the_join_goes_on(route, monkeypatc
 @pytest.mark.parametrize("route", ["cells", "split"])
 def test_a_core_that_fails_in_either_half_of_a_step_leaves_no_trace(route, half, monkeypatch):
     whole = getattr(Member, half)
-    calls = []
 
     def fails(self, *arguments):
         results = whole(self, *arguments)
-        calls.append(self)
-        if len(calls) == 2:  # when another is done, and a third may be at it
+        if self._number == 1:
             raise ArithmeticError("not to my liking")
         return results
 
@@ -607,7 +612,6 @@ def test_a_core_that_fails_in_either_half_of_a_step_leaves_no_trace(route, half,
     ):
         assert join.push(*batches(0)) == alone.push(*batches(0))
         for number in (1, 2):
-            calls.clear()
             monkeypatch.setattr(Member, half, fails)
             with pytest.raises(ArithmeticError, match="not to my liking"):
                 join.push(*batches(number + 10))
