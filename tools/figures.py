@@ -242,7 +242,8 @@ class Claims:
         machine = self.data["machine"]
         lines = [prose(f"""
             {machine["cpu"]}, {machine["cores"]} cores, {run_of(self.data, self.command)}, medians of
-            {self.data["rounds"]} rounds and the best in brackets ([figures/{self.name}.json](figures/{self.name}.json)).
+            {self.data["rounds"]} rounds and the best in brackets
+            ([figures/{self.name}.json](figures/{self.name}.json)).
         """)]
         for title, header, rows in report.tables(self.data):
             if title.split(":")[0] in parts:
