@@ -197,7 +197,7 @@ def scheduled(seed):
 
 @pytest.mark.parametrize("part", range(4))
 def test_random_schedules(part):
-    for seed in range(300 * part, 300 * (part + 1)):
+    for seed in range(100 * part, 100 * (part + 1)):
         scheduled(seed)
 
 
