@@ -18,6 +18,7 @@ from predicates import servable_by
 from strategies import HOWS, INDEXES, WINDOW_KINDS, capacities, scenarios
 
 import watersmeet as wm
+from watersmeet.engine.core import JoinCore
 
 
 def ghost(draw, step, ids):
@@ -301,3 +302,35 @@ def test_a_failure_before_both_streams_are_known_leaves_nothing_waiting():
         assert failing.metrics.waiting == 0
         failing.push(left=table)
         assert (failing.push(right=table), failing.close()) == answers
+
+
+@pytest.mark.parametrize("index", ["btree", "bisort", "pim_tree", "hash"])
+@pytest.mark.parametrize("how", ["left", "full", "anti"])
+def test_an_end_that_fails_behind_its_last_step_leaves_no_trace(index, how, monkeypatch):
+    """In which rows are settled, others forgotten, and what is left settled again."""
+
+    def rows(times, keys):
+        return pa.table({"ts": pa.array(times, pa.int64()), "x": pa.array(keys, pa.int64())})
+
+    def closed(fails):
+        options = {"output": "pairs", "index": index, "batch_rows": 10**6, "cores": 1}
+        join = wm.StreamJoin("l.x = r.x", wm.within(30), how, **options)
+        found = []
+        for times in (range(40), range(40, 42)):
+            found.append(join.push(rows(times, times), rows(times, [-1] * len(times))))
+            found.append(join.flush())
+        found.append(join.push(rows([50], [50]), rows([50], [-1])))
+        if fails:
+            finish = JoinCore.finish
+
+            def failing(self, results):
+                finish(self, results)
+                raise MemoryError
+
+            with monkeypatch.context() as patch:
+                patch.setattr(JoinCore, "finish", failing)
+                with pytest.raises(MemoryError):
+                    join.close()
+        return in_order(pa.concat_tables([*found, join.close()]))
+
+    assert closed(True).equals(closed(False))

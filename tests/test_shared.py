@@ -286,6 +286,37 @@ def test_there_is_room_for_all_that_comes(batches, config):
         assert [expected[row] for row in rows] == keys.tolist() and rows.size == len(expected)
 
 
+def test_what_was_forgotten_does_not_come_back():
+    """Though almost nothing goes into the tree, so that it has no other reason to merge."""
+    model = SharedModel(SharedPIMTree())
+    model.insert(range(100))
+    for _ in range(9):
+        model.rows = 1 << 28
+        model.insert([0], [False])
+        model.forget(1 << 28)
+        model.probe([(LEAST, np.iinfo(np.int64).max)])
+        model.check()
+
+
+def test_a_signal_handler_may_change_the_number_of_threads(monkeypatch):
+    monkeypatch.setattr(shared, "_MANY", 1)
+    batch = pa.table({"ts": range(5000), "x": range(5000)})
+    join = wm.StreamJoin("l.x = r.x", wm.within(10_000), route="shared", cores=2, output="count")
+    submit = Workers.submit
+
+    def interrupted(self, work):
+        monkeypatch.setattr(Workers, "submit", submit)
+        join.cores = 3  # as a handler would, on this very thread
+        return submit(self, work)
+
+    monkeypatch.setattr(Workers, "submit", interrupted)
+    found = []
+    thread = threading.Thread(target=lambda: found.append(join.push(batch, batch)), daemon=True)
+    thread.start()
+    thread.join(60)
+    assert found == [5000]
+
+
 # -- what is refused -------------------------------------------------------------------------------------------------
 
 

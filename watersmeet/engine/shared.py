@@ -20,7 +20,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
-from threading import Lock
+from threading import RLock
 from typing import Any
 
 import numpy as np
@@ -173,7 +173,7 @@ class Step:
         self._queue = np.zeros(kernels.QUEUE, np.int64)
         self._done = np.zeros(self._tasks["left"], np.int64)
         self._helpers: list[Future] = []
-        self._changing = Lock()
+        self._changing = RLock()  # a signal handler may change the number of threads, too
         self._over = False
         self._found: list[_Segment] = []
         self._count = 0

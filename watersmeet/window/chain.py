@@ -133,7 +133,7 @@ class Subwindow:
         self._late = _NO_POSITIONS  # of the tuples that are not in the structure because they were late
         self._changes = 0  # of the structure
         self._was: dict[str, Any] | None = None  # what it was at `save`, if it has changed since
-        self._journal: list[tuple[Array, int]] = []  # (count and rows, role) settled since then
+        self._journal: list[tuple[int, Array, int]] = []  # (base, count and rows, role) settled since then
 
     @classmethod
     def adopted(
@@ -182,8 +182,8 @@ class Subwindow:
             return False
         changed, journal = self._changes != self._was["_changes"], self._journal
         self.__dict__.update(self._was)
-        for fresh, role in journal:
-            rows = fresh[1 : 1 + fresh[0]]
+        for base, fresh, role in journal:
+            rows = fresh[1 : 1 + fresh[0]] + (base - self.base)  # some may have been forgotten before
             self.settled[rows[rows < self.size]] &= np.uint8(0xFF ^ role)
         return changed
 
@@ -226,7 +226,7 @@ class Subwindow:
         self._note()
         fresh = np.empty(1 + rows.size, np.int32)
         fresh[0] = 0
-        self._journal.append((fresh, role))  # before anything is set: what follows may be interrupted
+        self._journal.append((self.base, fresh, role))  # before anything is set: what follows may be interrupted
         _settle(self.settled, rows, np.uint8(role), fresh)
         return fresh[1 : 1 + fresh[0]]
 
@@ -249,7 +249,7 @@ class Subwindow:
         else:
             open_rows = self.settled & role == 0
             rows = np.flatnonzero(open_rows if tick is None else open_rows & (self.ticks < tick))
-        self._journal.append((np.concatenate([[rows.size], rows]), role))
+        self._journal.append((self.base, np.concatenate([[rows.size], rows]), role))
         self.settled[rows] |= role
         return rows
 

@@ -43,6 +43,8 @@ from watersmeet.workers import ALONE, Workers
 
 #: Deeper than where one thread fills the tree: sub-trees that are small are seldom wanted by two at once.
 _INSERTION_DEPTH = 3
+#: Rows that have been forgotten since the last merge, at most: before negative ones come round to be positive.
+_FAR = 1 << 30
 _NONE = np.zeros(0, np.int64)
 _NO_FLAGS = np.zeros(0, np.uint8)
 NOBODY = Lane(_NONE, _NO_FLAGS, _NO_FLAGS, _NONE, _NONE, 1, 0, _NONE, _NONE, _NONE, 0, 0)
@@ -115,10 +117,11 @@ class SharedTree:
 
     def _change_over(self, coming: int) -> None:
         """Take the new immutable tree if it is there, and begin to make another if that is due."""
-        due = self._active.trees.size + coming >= max(self._config.merge_ratio * (self.size + coming), 1)
+        far = max(self._offset, self._active.offset) >= _FAR
+        due = far or self._active.trees.size + coming >= max(self._config.merge_ratio * (self.size + coming), 1)
         if self._merge is not None and (due or self._merge.done()):
             self._finish()
-        if self._merge is None and due and self._active.trees.size:
+        if self._merge is None and due and (self._active.trees.size or far):
             self._begin()
 
     def _begin(self) -> None:
