@@ -172,6 +172,7 @@ def stream(tmp_path) -> Iterator[Stream]:
         kill_group(stream.driver.pid)
 
 
+@pytest.mark.long
 def test_the_driver_is_killed(stream):
     """When the sink has a micro-batch that Spark does not know to be done; at other moments, too, if there are to be
     many."""

@@ -21,6 +21,7 @@ from watersmeet.spark.runner import Ended
 from .conftest import ROOT
 
 
+@pytest.mark.long
 def test_the_demo_joins_what_spark_refuses_and_checks_it(tmp_path):
     command = [sys.executable, "-m", "watersmeet", "demo", "--rows", "600000", "--folder", str(tmp_path / "ships")]
     done = subprocess.run(command, capture_output=True, text=True)
