@@ -18,7 +18,7 @@ import numpy as np
 from numba import njit
 
 from watersmeet.index.base import Array, live_rows
-from watersmeet.index.sorting import in_order, taken
+from watersmeet.index.sorting import FEW, in_order, taken
 from watersmeet.workers import Workers
 
 _NONE = np.zeros(0, np.int64)
@@ -106,8 +106,17 @@ def _known_orders(entries: Entries | None) -> Iterator[Array]:
         yield np.ascontiguousarray(entries.rows[::-1])
 
 
+def _are_in_order(equal: Array, low: Array) -> bool:
+    if low.size >= FEW:
+        return _all_in_order(equal, low)
+    ascends = low[:-1] <= low[1:]  # without a kernel, which a first push would have to compile
+    if equal.size:
+        ascends = (equal[:-1] < equal[1:]) | ((equal[:-1] == equal[1:]) & ascends)
+    return bool(ascends.all())
+
+
 @njit(nogil=True, cache=True)
-def _are_in_order(equal, low):
+def _all_in_order(equal, low):
     begin = 1
     while begin < low.size:
         end = min(begin + _LOOKED_AT, low.size)

@@ -305,8 +305,8 @@ def _few_in_order(major: Array | None, minor: Array) -> Array:
     if n < 2:
         return np.arange(n, dtype=np.int32)
     row_bits = (n - 1).bit_length()
-    low, minor_bits = _low_and_bits(minor)
-    major_low, major_bits = (0, 0) if major is None else _low_and_bits(major)
+    low, minor_bits = minor.min(), _bits(minor.min(), minor.max())
+    major_low, major_bits = (0, 0) if major is None else (major.min(), _bits(major.min(), major.max()))
     if major_bits + minor_bits + row_bits > _WORD - 1:  # of an int64
         order = np.argsort(minor, kind="stable") if major is None else np.lexsort((minor, major))
         return order.astype(np.int32)
