@@ -11,11 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import HOWS, WINDOW_KINDS, scenarios
 from test_failures import NO_SHRINKING, check_with_failures
-from test_trees import LEAST, Model, fan_outs, forget, insert, inserts, probe, ratios
+from test_trees import GREATEST, LEAST, Model, fan_outs, inserts, live, lives, ratios
 
 import watersmeet as wm
-from watersmeet.engine import shared
-from watersmeet.engine.shared import SharedCore, Worker
+from watersmeet.engine import tasks
+from watersmeet.engine.shared import SharedCore
+from watersmeet.engine.tasks import Tasks, Worker
 from watersmeet.index.trees import shared_kernels as kernels
 from watersmeet.index.trees.shared_kernels import Lane
 from watersmeet.index.trees.shared_tree import Coming, SharedPIMTree, SharedTree
@@ -31,7 +32,7 @@ ORDERS = ["none", "outer", "inner", wm.punctuate(7)]
 @pytest.fixture
 def many_tasks(monkeypatch):
     """Pushes of any size are cut into tasks of a few tuples, for all threads."""
-    monkeypatch.setattr(shared, "_MANY", 1)
+    monkeypatch.setattr(tasks, "_MANY", 1)
     monkeypatch.setattr(SharedCore, "task_rows", 2)
 
 
@@ -89,7 +90,7 @@ def streams(seed, pushes=6, rows=5000):
 @pytest.mark.parametrize("order", ORDERS, ids=str)
 def test_results_are_in_order(how, order, monkeypatch):
     """As those of one core, row by row where the order says all, else in the order of the tuples that complete them."""
-    monkeypatch.setattr(shared, "_MANY", 1)
+    monkeypatch.setattr(tasks, "_MANY", 1)
     options = {"output": "pairs", "order": order}
     on, window = "abs(l.x - r.x) <= 4", wm.within(9000)
     join = wm.StreamJoin(on, window, how, route="shared", cores=4, **options)
@@ -119,7 +120,7 @@ def _completes(left, right, lefts, rights):
 @pytest.mark.parametrize("how", HOWS)
 @pytest.mark.parametrize("on", ["l.x = r.x", "l.x = r.ts", "l.x <= r.ts and l.x >= r.ts - 3"])
 def test_self_joins(on, how, monkeypatch):
-    monkeypatch.setattr(shared, "_MANY", 1)
+    monkeypatch.setattr(tasks, "_MANY", 1)
     monkeypatch.setattr(SharedCore, "task_rows", 7)
     options = {"self_join": True, "output": "pairs", "order": "inner"}
     join = wm.StreamJoin(on, wm.within(150), how, route="shared", cores=3, **options)
@@ -168,21 +169,21 @@ def scheduled(seed):
             "right": lane(new["right"], reach, first["right"], first["left"] + new["left"].size),
         }
         views = {side: tree.view(new[side].size) for side, tree in both.items()}
-        queue, done = np.zeros(kernels.QUEUE, np.int64), np.zeros(-(-new["left"].size // task_rows), np.int64)
-        workers = {n: Worker(lanes, views, False, task_rows, queue, done, n) for n in range(int(rng.integers(2, 5)))}
-        queue[kernels.WANTED] = len(workers)
+        todo = Tasks(lanes, views, False, task_rows)
+        workers = {n: Worker(todo, n) for n in range(int(rng.integers(2, 5)))}
+        todo.want(len(workers))
         going = dict(workers)
         while going:
             number = int(rng.choice(list(going)))
             if rng.random() < 0.05:  # threads come and go; one is always wanted
-                queue[kernels.WANTED] = rng.integers(1, len(workers) + 1)
+                todo.want(int(rng.integers(1, len(workers) + 1)))
             how = going[number].go_on(int(rng.integers(1, 4)))
             if how == kernels.OVER or (how == kernels.UNWANTED and len(going) > 1 and number):
                 del going[number]
         found = []
         for worker in workers.values():
             for segment in worker.found:
-                is_left = segment.task < done.size
+                is_left = segment.task < todo.number("left")
                 offset = first["left" if is_left else "right"]
                 rows, partners = (segment.rows + offset).tolist(), segment.partners.tolist()
                 found += zip(rows, partners, strict=True) if is_left else zip(partners, rows, strict=True)
@@ -248,16 +249,7 @@ class SharedModel(Model):
 @settings(max_examples=4 * settings().max_examples)
 @given(data=st.data())
 def test_a_structure_holds_what_was_inserted_and_not_forgotten(data):
-    model = SharedModel(data.draw(trees))
-    for what, value in data.draw(st.lists(st.one_of(insert, insert, forget, probe), max_size=25)):
-        if what == "insert":
-            model.insert(value)
-        elif what == "forget":
-            model.forget(int(value * model.rows))
-        else:
-            model.probe(*value)
-        model.check()
-    model.probe([(LEAST, np.iinfo(np.int64).max)])
+    live(SharedModel(data.draw(trees)), data.draw(lives))
 
 
 @settings(max_examples=2 * settings().max_examples)
@@ -272,11 +264,9 @@ def test_there_is_room_for_all_that_comes(batches, config):
         tree.insert(Coming(keys.size), first)
         none = np.zeros(keys.size, np.uint8)
         one = Lane(keys, np.ones(keys.size, np.uint8), none, keys, keys, 1, 0, NONE, NONE, NONE, first, 0)
-        queue, done = np.zeros(kernels.QUEUE, np.int64), np.zeros(-(-keys.size // 4), np.int64)
-        queue[kernels.WANTED] = 1
         lanes = {"left": one, "right": lane(NONE, 0, 0, 0)}
-        worker = Worker(lanes, {"left": tree.view(keys.size), "right": other.view()}, False, 4, queue, done, 0)
-        assert worker.go_on() == kernels.OVER
+        views = {"left": tree.view(keys.size), "right": other.view()}
+        assert Worker(Tasks(lanes, views, False, 4), 0).go_on() == kernels.OVER
         tree.landed(keys.size)
         expected += batch
         tree.check_invariants()
@@ -294,12 +284,12 @@ def test_what_was_forgotten_does_not_come_back():
         model.rows = 1 << 28
         model.insert([0], [False])
         model.forget(1 << 28)
-        model.probe([(LEAST, np.iinfo(np.int64).max)])
+        model.probe([(LEAST, GREATEST)])
         model.check()
 
 
 def test_a_signal_handler_may_change_the_number_of_threads(monkeypatch):
-    monkeypatch.setattr(shared, "_MANY", 1)
+    monkeypatch.setattr(tasks, "_MANY", 1)
     batch = pa.table({"ts": range(5000), "x": range(5000)})
     join = wm.StreamJoin("l.x = r.x", wm.within(10_000), route="shared", cores=2, output="count")
     submit = Workers.submit

@@ -100,12 +100,12 @@ class Model:
         assert self.structure.size == len(self.held)
 
 
-@pytest.mark.parametrize("name", WHOLE)
-@settings(max_examples=4 * settings().max_examples)
-@given(data=st.data())
-def test_a_structure_holds_what_was_inserted_and_not_forgotten(name, data):
-    model = Model(data.draw(WHOLE[name]))
-    for what, value in data.draw(st.lists(st.one_of(insert, insert, forget, probe), max_size=25)):
+lives = st.lists(st.one_of(insert, insert, forget, probe), max_size=25)
+
+
+def live(model, life):
+    """All that happens to a structure, with a look at it behind each."""
+    for what, value in life:
         if what == "insert":
             model.insert(value)
         elif what == "forget":
@@ -114,6 +114,13 @@ def test_a_structure_holds_what_was_inserted_and_not_forgotten(name, data):
             model.probe(*value)
         model.check()
     model.probe([(LEAST, GREATEST)])
+
+
+@pytest.mark.parametrize("name", WHOLE)
+@settings(max_examples=4 * settings().max_examples)
+@given(data=st.data())
+def test_a_structure_holds_what_was_inserted_and_not_forgotten(name, data):
+    live(Model(data.draw(WHOLE[name])), data.draw(lives))
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -75,7 +75,8 @@ PARTS: dict[str, Part] = {
     "engine/cores": Part(_of("engine/cores", "member", "team", "spread", "collect"), ("tests/test_cores.py",)),
     "engine/processes": Part(_of("engine/cores", "segments", "channel", "process"), ("tests/test_cores.py",)),
     "engine/shared": Part(
-        (*_of("engine", "shared"), *_of("index/trees", "shared_kernels", "shared_tree")), ("tests/test_shared.py",)
+        (*_of("engine", "shared", "tasks"), *_of("index/trees", "shared_kernels", "shared_tree")),
+        ("tests/test_shared.py",),
     ),
     "engine/order": Part(_of("engine", "order", "run"), ("tests/test_order.py", "tests/test_run.py")),
     "window/chain": Part(_of("window", "chain", "ticks"), (*WINDOWS, "tests/test_duckdb.py", FAILURES, STATE)),

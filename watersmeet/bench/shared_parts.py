@@ -23,7 +23,7 @@ import pyarrow as pa
 import watersmeet as wm
 from watersmeet.bench.checksum import AnswersDiffer
 from watersmeet.bench.rounds import Row
-from watersmeet.engine.shared import TASK_ROWS, Step
+from watersmeet.engine.tasks import TASK_ROWS, Step, Tasks
 from watersmeet.index.base import BY_ROW
 from watersmeet.index.trees.shared_kernels import Lane
 from watersmeet.index.trees.shared_tree import Coming, SharedPIMTree, SharedTree
@@ -162,7 +162,7 @@ class Shared:
         return self._trees.push({"left": left, "right": right}, self._run)
 
     def _run(self, lanes: Any, views: Any, merging: int) -> int:
-        return Step(lanes, views, True, self._task_rows, self._workers, merging).run()[1]
+        return Step(Tasks(lanes, views, True, self._task_rows), self._workers, merging).run()[1]
 
     def close(self) -> None:
         self._workers.stop()
@@ -178,7 +178,7 @@ class RoundRobin:
 
     def push(self, left: np.ndarray, right: np.ndarray) -> int:
         def alone(lanes: Any, views: Any, merging: int) -> int:
-            return Step(lanes, views, True, TASK_ROWS, ALONE, 0).run()[1]
+            return Step(Tasks(lanes, views, True), ALONE, 0).run()[1]
 
         return sum(self._workers.map(lambda part: part.push({"left": left, "right": right}, alone), self._parts))
 

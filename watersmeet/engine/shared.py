@@ -3,10 +3,9 @@
     left and right tuples of a push -> one queue of tasks -> threads -> pairs, in order of arrival
                                                  \\-> the PIM-Trees of both windows <-/
 
-Threads probe the tree of one window and fill that of the other at the same time, tuple by tuple, and come back to
-Python when all tasks are done or their room is full (index/trees/shared_kernels.py). Each task's pairs stay together,
-and are put one behind the other in the order of the tasks; so results come in order of arrival for nothing. Trees are
-merged beside (index/trees/shared_tree.py). Threads may come and go in the middle: `StreamJoin.cores`.
+Threads probe the tree of one window and fill that of the other at the same time, tuple by tuple (tasks.py, and
+index/trees/shared_kernels.py for what they do without Python). Pairs come back in order of arrival. Trees are merged
+beside (index/trees/shared_tree.py). Threads may come and go in the middle: `StreamJoin.cores`.
 
 Reference: PIM, section 4 (parallel stream join over shared indexes).
 Differs from the paper: a push is a queue's worth of tuples; those of the left side come first, so that only right ones
@@ -16,11 +15,6 @@ have to look beyond the edge.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from concurrent.futures import Future
-from dataclasses import dataclass
-from functools import partial
-from threading import RLock
 from typing import Any
 
 import numpy as np
@@ -29,26 +23,16 @@ from watersmeet.engine.arrival import Arrival
 from watersmeet.engine.core import JoinCore, Ticks, both
 from watersmeet.engine.finder import Piece, Ready
 from watersmeet.engine.results import Results
-from watersmeet.index.base import Emitter, bounds_mode, no_ticks
-from watersmeet.index.trees import shared_kernels as kernels
+from watersmeet.engine.tasks import TASK_ROWS, Step, Tasks
+from watersmeet.index.base import bounds_mode, no_ticks
 from watersmeet.index.trees.shared_kernels import Lane, View
 from watersmeet.index.trees.shared_tree import NOBODY, Coming, SharedPIMTree, SharedTree
-from watersmeet.interrupts import uninterrupted
 from watersmeet.query.plan import Tuples
 from watersmeet.query.windows import SIDES, Side
 from watersmeet.window.chain import Target
-from watersmeet.workers import Workers
 
 Array = np.ndarray
 
-#: Tuples of a task. More would leave threads without work at the end of a push, and right tuples more to look through;
-#: with fewer the queue and the edge cost more.
-TASK_ROWS = 256
-#: Rows of a push from which on other threads are called.
-_MANY = 4096
-#: Room for pairs, of each thread.
-_PAIRS = 1 << 16
-_NONE = np.zeros(0, np.int64)
 
 
 class SharedCore(JoinCore):
@@ -75,7 +59,7 @@ class SharedCore(JoinCore):
         residuals = [self._sides[side].residual for side in batches]
         counts = results.counts_only and self.how == "inner" and not any(residuals)
         begin = time.perf_counter()
-        step = self._step = Step(lanes, views, counts, self.task_rows, self._workers, merging)
+        step = self._step = Step(Tasks(lanes, views, counts, self.task_rows), self._workers, merging)
         try:
             pieces, count = step.run()
         finally:
@@ -152,156 +136,6 @@ class SharedCore(JoinCore):
         step = self._step
         if step is not None:
             step.wanted(threads)
-
-
-class Step:
-    """The tasks of one push."""
-
-    def __init__(
-        self,
-        lanes: dict[Side, Lane],
-        views: dict[Side, View],
-        counts: bool,
-        task_rows: int,
-        workers: Workers,
-        merging: int,
-    ):
-        self._lanes, self._views, self._counts, self._task_rows = lanes, views, counts, task_rows
-        self._workers = workers
-        self._merging = merging  # threads that are at that
-        self._tasks = {side: -(-lane.keys.size // task_rows) for side, lane in lanes.items()}
-        self._queue = np.zeros(kernels.QUEUE, np.int64)
-        self._done = np.zeros(self._tasks["left"], np.int64)
-        self._helpers: list[Future] = []
-        self._changing = RLock()  # a signal handler may change the number of threads, too
-        self._over = False
-        self._found: list[_Segment] = []
-        self._count = 0
-
-    def run(self) -> tuple[dict[Side, list[tuple[Array, Array]]], int]:
-        """Pairs of each side, as (row of the batch, row of the other's window), and how many were only counted."""
-        rows = sum(lane.keys.size for lane in self._lanes.values())
-        self._queue[kernels.WANTED] = 1
-        if rows >= _MANY:
-            self.wanted(max(self._workers.threads - self._merging, 1))
-        try:
-            self.work(0)
-        finally:
-            self._queue[kernels.STOPPED] = 1  # all tasks are taken, or this one has failed
-            with self._changing:
-                self._over = True
-        for helper in self._helpers:
-            if not helper.cancel():  # one that has not begun has nothing left to do
-                helper.result()
-        return self._pieces(), self._count
-
-    def wanted(self, threads: int) -> None:
-        with self._changing, uninterrupted():
-            if self._over:
-                return
-            busy = 1 + sum(not helper.done() for helper in self._helpers)
-            self._queue[kernels.WANTED] = threads
-            for number in range(busy, min(threads, sum(self._tasks.values()))):
-                self._helpers.append(self._workers.submit(partial(self.work, number)))
-
-    def work(self, number: int) -> None:
-        """What one thread does: tasks, until there are none or it is not wanted any more."""
-        worker = Worker(self._lanes, self._views, self._counts, self._task_rows, self._queue, self._done, number)
-        while worker.go_on() == kernels.FULL:
-            pass
-        with self._changing:
-            self._found += worker.found
-            self._count += worker.count if self._counts else 0
-
-    def _pieces(self) -> dict[Side, list[tuple[Array, Array]]]:
-        """In order of arrival, some tasks' together."""
-        left = self._tasks["left"]
-        found = sorted(self._found, key=lambda segment: (segment.task, segment.number))
-        pieces: dict[Side, list[tuple[Array, Array]]] = {}
-        for side in SIDES:
-            mine = [segment for segment in found if (segment.task < left) == (side == "left")]
-            pieces[side] = _together(mine)
-        return pieces
-
-
-@dataclass(frozen=True)
-class _Segment:
-    """Pairs of one task, all or some."""
-
-    task: int
-    number: int
-    rows: Array
-    partners: Array
-
-
-class Worker:
-    """A thread's part in a step. Apart from the thread, so that tests can be the scheduler."""
-
-    def __init__(
-        self,
-        lanes: dict[Side, Lane],
-        views: dict[Side, View],
-        counts: bool,
-        task_rows: int,
-        queue: Array,
-        done: Array,
-        number: int,
-    ):
-        tasks = done.size + -(-lanes["right"].keys.size // task_rows)
-        self._mine = np.zeros(kernels.MINE, np.int64)
-        self._segments = np.empty((tasks + 2, 3), np.int64)
-        self._room = Emitter(_PAIRS)
-        self.found: list[_Segment] = []
-        nobody = NOBODY
-
-        def work(room: Emitter) -> int:
-            return kernels.work(
-                number, queue, done, task_rows, lanes["left"], lanes["right"], nobody, views["left"], views["right"],
-                counts, self._mine, room.batch_rows, room.rows, self._segments,
-            )  # fmt: skip
-
-        self._work: Callable[[Emitter], int] = work
-
-    @property
-    def count(self) -> int:
-        """Pairs in all."""
-        return int(self._mine[kernels.COUNT])
-
-    def go_on(self, turns: int = -1) -> int:
-        """Work, for so many turns at most (negative: any number); says why it came back."""
-        mine = self._mine
-        mine[kernels.PAIRS] = mine[kernels.SEGMENTS] = 0
-        mine[kernels.TURNS] = turns
-        how = self._work(self._room)
-        pairs = int(mine[kernels.PAIRS])
-        for task, start, stop in self._segments[: mine[kernels.SEGMENTS]].tolist():
-            if stop > start:
-                cut = slice(start, stop)
-                self.found.append(
-                    _Segment(task, len(self.found), self._room.batch_rows[cut], self._room.rows[cut])
-                )
-        if pairs:
-            self._room = Emitter(_PAIRS)
-        elif how == kernels.FULL:
-            self._room.grow()
-        return how
-
-
-def _together(segments: list[_Segment]) -> list[tuple[Array, Array]]:
-    """Pairs of segments, one behind the other, in pieces of a good size."""
-    pieces: list[tuple[Array, Array]] = []
-    some: list[_Segment] = []
-    size = 0
-    for segment in [*segments, None]:
-        if some and (segment is None or size + segment.rows.size > _PAIRS):
-            pieces.append(
-                (np.concatenate([one.rows for one in some]), np.concatenate([one.partners for one in some]))
-            )
-            some, size = [], 0
-        if segment is not None:
-            some.append(segment)
-            size += segment.rows.size
-    return pieces
 
 
 def _flags(live: Array | None, rows: int) -> Array:
