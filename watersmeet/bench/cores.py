@@ -20,7 +20,6 @@ claims are not judged by it, and neither are they with fewer than eight cores.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -28,9 +27,9 @@ from pathlib import Path
 from typing import Any
 
 from watersmeet.bench import machine, shared_parts, topology_parts
-from watersmeet.bench.checksum import AnswersDiffer
 from watersmeet.bench.core_claims import claims
-from watersmeet.bench.frame import Bench, check_least, check_names, check_strict
+from watersmeet.bench.frame import Bench, check_least, check_names
+from watersmeet.bench.plain import command_line
 from watersmeet.bench.rounds import Row, median
 
 JUDGED_CORES = 8  # with fewer, the papers' figures say nothing
@@ -135,30 +134,10 @@ PARTS: dict[str, Callable[[Cores], None]] = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command where nothing but the engine is installed: plain lines out."""
-    parser = argparse.ArgumentParser(
-        prog="python -m watersmeet.bench.cores", description="Measure joins on many cores, as the papers did."
-    )
-    parser.add_argument("--out", type=Path, help="store the results in this JSON file")
-    parser.add_argument("--only", action="append", choices=list(PARTS), help="run only this part; may be repeated")
-    parser.add_argument("--rounds", type=int, help="times each measurement is repeated")
-    parser.add_argument("--most", type=int, help="cores to use (default: all)")
-    parser.add_argument("--quick", action="store_true", help="small sizes, for a first look")
-    parser.add_argument("--strict", action="store_true", help="exit code 1 if a target is missed")
-    given = parser.parse_args(arguments)
-    try:
-        if given.strict:
-            check_strict(given.quick)
-        results = run(given.quick, given.only, given.out, given.rounds, given.most)
-    except ValueError as error:
-        parser.error(str(error))
-    except AnswersDiffer as error:
-        print(f"wrong answers: {error}", file=sys.stderr)
-        return 1
-    from watersmeet.bench.report import missed, plain
-
-    print(plain(results))
-    return 1 if given.strict and missed(results) else 0
+    """The command where nothing but the engine is installed."""
+    size = ("--most", "cores to use (default: all)")
+    about = "Measure joins on many cores, as the papers did."
+    return command_line("cores", about, PARTS, size, run, lambda most: False, arguments)
 
 
 if __name__ == "__main__":

@@ -25,7 +25,6 @@ not judged by it.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -33,12 +32,12 @@ from pathlib import Path
 from typing import Any
 
 from watersmeet.bench import targets
-from watersmeet.bench.checksum import AnswersDiffer
-from watersmeet.bench.frame import Bench, check_least, check_names, check_strict
+from watersmeet.bench.frame import Bench, check_least, check_names
 from watersmeet.bench.index_claims import claims
 from watersmeet.bench.index_data import DISTRIBUTIONS, INCREASING, Streams, band_for
 from watersmeet.bench.index_joins import EQUALITY, LOOP, ORDERED, TREES, Joins
 from watersmeet.bench.index_structures import CONTENDERS, Row, Structures, Subwindow, convergence, shapes
+from watersmeet.bench.plain import command_line
 from watersmeet.bench.rounds import median
 from watersmeet.index import Adaptive, BTree, FrozenBTree, IMTree, PIMTree, RaPTable
 
@@ -331,30 +330,14 @@ PARTS: dict[str, Callable[[Indexes], None]] = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command where nothing but the engine is installed: plain lines out."""
-    parser = argparse.ArgumentParser(
-        prog="python -m watersmeet.bench.index", description="Measure the window indexes as the papers did."
-    )
-    parser.add_argument("--out", type=Path, help="store the results in this JSON file")
-    parser.add_argument("--only", action="append", choices=list(PARTS), help="run only this part; may be repeated")
-    parser.add_argument("--rounds", type=int, help="times each measurement is repeated")
-    parser.add_argument("--largest", type=int, help="log2 of the largest window (default 23)")
-    parser.add_argument("--quick", action="store_true", help="small sizes, for a first look")
-    parser.add_argument("--strict", action="store_true", help="exit code 1 if a target is missed")
-    given = parser.parse_args(arguments)
-    try:
-        if given.strict:
-            check_strict(given.quick or (given.largest or FULL.largest) < FULL.largest)
-        results = run(given.quick, given.only, given.out, given.rounds, given.largest)
-    except ValueError as error:
-        parser.error(str(error))
-    except AnswersDiffer as error:
-        print(f"wrong answers: {error}", file=sys.stderr)
-        return 1
-    from watersmeet.bench.report import missed, plain
+    """The command where nothing but the engine is installed."""
+    size = ("--largest", "log2 of the largest window (default 23)")
+    about = "Measure the window indexes as the papers did."
 
-    print(plain(results))
-    return 1 if given.strict and missed(results) else 0
+    def is_small(largest: int | None) -> bool:
+        return (largest or FULL.largest) < FULL.largest
+
+    return command_line("index", about, PARTS, size, run, is_small, arguments)
 
 
 if __name__ == "__main__":
