@@ -4,9 +4,11 @@
 """
 
 import os
+import signal
 import sys
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 # The tests import their own modules (oracle, strategies, harness) by plain name, from any subfolder.
@@ -14,6 +16,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 # Java virtual machines of tests live for seconds: what the second compiler would make of them comes too late.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
+
+# Started in the background of a script, all processes would ignore Ctrl-C, and so would those that tests interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # The first call of a kernel may compile it, so a single example has no deadline.
 COMMON = {
@@ -30,3 +35,26 @@ settings.register_profile(
 settings.register_profile("dev", max_examples=15, **COMMON)
 settings.register_profile("nightly", max_examples=int(os.environ.get("HYPOTHESIS_EXAMPLES", 500)), **COMMON)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+@pytest.fixture
+def threads(monkeypatch):
+    """Cores are threads of this process."""
+    from in_thread import InThread
+
+    from watersmeet.engine.cores import process
+
+    monkeypatch.setattr(process, "Process", InThread)
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    """A browser for the tests of a module (browser.py)."""
+    import browser
+
+    if browser.find() is None:
+        if os.environ.get("WATERSMEET_NEED_CHROMIUM"):
+            pytest.fail("no Chromium to open pages in, and WATERSMEET_NEED_CHROMIUM is set: apt-get install chromium")
+        pytest.skip("no Chromium to open pages in: apt-get install chromium, or name one by WATERSMEET_CHROMIUM")
+    with browser.Browser() as found:
+        yield found

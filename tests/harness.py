@@ -70,6 +70,8 @@ def make_join(scenario: Scenario, **options: Any) -> wm.StreamJoin:
     if not scenario.learn:
         options["left_schema"] = schema(scenario, "left")
         options["right_schema"] = schema(scenario, "right")
+    if scenario.pick is not None:
+        options |= {"pick": scenario.pick.way, "pick_by": scenario.pick.sql}
     return wm.StreamJoin(scenario.predicate.sql, window(scenario), scenario.how, **options)
 
 
@@ -183,7 +185,8 @@ def check_books(join: wm.StreamJoin, scenario: Scenario, returned: list[Any]) ->
 
 
 def answer(scenario: Scenario) -> Expected:
-    return expect(scenario.steps, scenario.window, scenario.how, scenario.predicate.holds, scenario.time)
+    holds = scenario.predicate.holds
+    return expect(scenario.steps, scenario.window, scenario.how, holds, scenario.time, scenario.pick)
 
 
 def check_timing(expected: Expected, returned: Sequence[Counter]) -> None:

@@ -25,6 +25,8 @@ How the answer is found:
 4. A tuple without partner comes out in the first step after which the join watermark is greater than the
    greatest time a partner could have (`last` windows: once n younger tuples of its own stream have arrived),
    and at `Close` at the latest.
+5. With `pick`, every left tuple comes out once, with the best of its partners or (how="left") without any, when a tuple
+   without partner would.
 """
 
 from __future__ import annotations
@@ -115,6 +117,18 @@ class Last:
 Window = Within | Hopping | Last
 
 
+@dataclass(frozen=True)
+class Pick:
+    """One partner: "latest", "earliest" or "nearest", by a value of two rows (None: by time); sql: the same as text."""
+
+    way: str
+    value: Callable[[Row, Row], Any] | None = None
+    sql: str | None = None
+
+    def __repr__(self) -> str:
+        return f"Pick({self.way!r}, {self.sql!r})"
+
+
 # ------------------------------------------------------------------------------------------- arrivals
 
 
@@ -162,6 +176,7 @@ def expect(
     how: str,
     predicate: Holds,
     time: tuple[str, str] = ("ts", "ts"),
+    pick: Pick | None = None,
 ) -> Expected:
     left, right, watermarks = _arrive(steps, window, time)
 
@@ -177,14 +192,20 @@ def expect(
                 pairs.append(Result(a.position, b.position, step, step))
 
     results = []
-    if how in ("inner", "left", "right", "full"):
+    if pick is not None:
+        for a in left:
+            partners = [right[pair.right] for pair in pairs if pair.left == a.position]
+            if not a.late and (partners or how == "left"):
+                best = _best(pick, a, partners, time).position if partners else None
+                results.append(Result(a.position, best, *_decided(a, left, "left", window, time, watermarks)))
+    elif how in ("inner", "left", "right", "full"):
         results += pairs
     if how == "semi":
         for a in left:
             if a.matched_at:
                 first = min(a.matched_at)
                 results.append(Result(a.position, None, first, first))
-    if how in ("left", "full", "anti"):
+    if how in ("left", "full", "anti") and pick is None:
         for a in left:
             if not a.late and not a.matched_at:
                 step, earliest = _decided(a, left, "left", window, time, watermarks)
@@ -201,6 +222,29 @@ def expect(
         late_right=[b.position for b in right if b.late],
         steps=len(steps),
     )
+
+
+def _best(pick: Pick, a: Arrival, partners: list[Arrival], time) -> Arrival:
+    """Of several partners of a left tuple the one that is picked."""
+
+    def rank(b: Arrival) -> tuple:
+        when = b.row[time[1]]
+        if pick.value is not None:
+            value = pick.value(a.row, b.row)
+        else:
+            value = abs(when - a.row[time[0]]) if pick.way == "nearest" else when
+        known = value is not None
+        if not known:
+            value = 0
+        ordered = (value != value, 0 if value != value else value)  # NaN is the greatest
+        if pick.way == "latest":
+            return known, ordered, when, b.position
+        turned = (-ordered[0], -ordered[1])
+        if pick.way == "nearest":
+            return known, turned, when, b.position
+        return known, turned, -when, -b.position
+
+    return max(partners, key=rank)
 
 
 def joint_watermark(left, right, idle_after):

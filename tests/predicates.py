@@ -121,10 +121,55 @@ COMPOSITE = [
         equality=True,
         ordered=True,
     ),
+]
+
+BOX = [
     Predicate(
         "abs(l.x - r.x) <= 2 and abs(l.f - r.f) <= 0.1",
         lambda l, r: and_(le(absolute(sub(l["x"], r["x"])), 2), le(absolute(sub(l["f"], r["f"])), 0.1)),
         "xf",
+        ordered=True,
+    ),
+    Predicate(
+        "abs(l.k - r.k) <= 1 and l.x between r.x - 1 and r.x + 3 and l.x * r.k <> 6",
+        lambda l, r: and_(
+            le(absolute(sub(l["k"], r["k"])), 1),
+            between(l["x"], sub(r["x"], 1), add(r["x"], 3)),
+            ne(mul(l["x"], r["k"]), 6),
+        ),
+        "kx",
+        ordered=True,
+    ),
+    Predicate(
+        "abs(l.x - r.k) < 2 and abs(l.k - r.x) < 3",
+        lambda l, r: and_(lt(absolute(sub(l["x"], r["k"])), 2), lt(absolute(sub(l["k"], r["x"])), 3)),
+        "kx",
+        ordered=True,
+    ),
+    Predicate(
+        "abs(l.x - r.x) <= 0 and abs(l.k - r.k) <= 0",
+        lambda l, r: and_(le(absolute(sub(l["x"], r["x"])), 0), le(absolute(sub(l["k"], r["k"])), 0)),
+        "kx",
+        ordered=True,
+    ),
+    Predicate(
+        "abs(l.f - r.f) <= 1.0 and abs(l.x - r.x) <= 2 and abs(l.k - r.k) <= 1 and l.x < 5",
+        lambda l, r: and_(
+            le(absolute(sub(l["f"], r["f"])), 1.0),
+            le(absolute(sub(l["x"], r["x"])), 2),
+            le(absolute(sub(l["k"], r["k"])), 1),
+            lt(l["x"], 5),
+        ),
+        "kxf",
+        ordered=True,
+    ),
+    Predicate(
+        "l.s = r.s and abs(l.x - r.x) <= 2 and abs(l.f - r.f) <= 0.1",
+        lambda l, r: and_(
+            eq(l["s"], r["s"]), le(absolute(sub(l["x"], r["x"])), 2), le(absolute(sub(l["f"], r["f"])), 0.1)
+        ),
+        "sxf",
+        equality=True,
         ordered=True,
     ),
 ]
@@ -170,6 +215,40 @@ NOT_EQUAL = [
     ),
 ]
 
+#: An index serves one key; the others are compared on candidates.
+BY_KEYS = [
+    Predicate(
+        "l.x < r.x and l.k <> r.k and l.f >= r.f",
+        lambda l, r: and_(lt(l["x"], r["x"]), ne(l["k"], r["k"]), ge(l["f"], r["f"])),
+        "kxf",
+        ordered=True,
+    ),
+    Predicate(
+        "l.x between r.k and r.x and l.s <> r.s",
+        lambda l, r: and_(between(l["x"], r["k"], r["x"]), ne(l["s"], r["s"])),
+        "kxs",
+        ordered=True,
+    ),
+    Predicate(
+        "abs(l.x - r.x) < l.k and (l.f < r.f or l.f > r.f)",
+        lambda l, r: and_(lt(absolute(sub(l["x"], r["x"])), l["k"]), or_(lt(l["f"], r["f"]), gt(l["f"], r["f"]))),
+        "kxf",
+        ordered=True,
+    ),
+    Predicate(
+        "l.k = r.k and l.f = r.f and l.x + r.k <= r.x and l.x * r.x <> 4",
+        lambda l, r: and_(
+            eq(l["k"], r["k"]), eq(l["f"], r["f"]), le(add(l["x"], r["k"]), r["x"]), ne(mul(l["x"], r["x"]), 4)
+        ),
+        "kxf",
+        equality=True,
+        ordered=True,
+    ),
+    Predicate(
+        "l.x <= r.k and l.k < r.f", lambda l, r: and_(le(l["x"], r["k"]), lt(l["k"], r["f"])), "kxf", ordered=True
+    ),
+]
+
 RESIDUAL = [
     Predicate("l.k * r.k > l.k + r.k", lambda l, r: gt(mul(l["k"], r["k"]), add(l["k"], r["k"])), "k"),
     Predicate("l.k = r.k or l.s = r.s", lambda l, r: or_(eq(l["k"], r["k"]), eq(l["s"], r["s"])), "ks"),
@@ -199,8 +278,10 @@ FAMILIES = {
     "band": BAND,
     "inequality": INEQUALITY,
     "composite": COMPOSITE,
+    "box": BOX,
     "bands": BANDS,
     "not_equal": NOT_EQUAL,
+    "by_keys": BY_KEYS,
     "residual": RESIDUAL,
     "one_sided": ONE_SIDED,
 }

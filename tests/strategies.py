@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hypothesis import strategies as st
-from oracle import Advance, Close, Flush, Hopping, Last, Push, Row, Step, Window, Within
+from oracle import Advance, Close, Flush, Hopping, Last, Pick, Push, Row, Step, Window, Within
 from predicates import PREDICATES, Predicate
 
 import watersmeet as wm
@@ -104,10 +104,12 @@ class Scenario:
     time: tuple[str, str] = ("ts", "ts")
     timestamps: bool = False  # time columns of type timestamp (one unit = a second) instead of int64
     learn: bool = False  # the join learns its schemas from the first push
+    pick: Pick | None = None
 
     def __repr__(self) -> str:
         steps = "".join(f"\n  {step}," for step in self.steps)
         options = f"time={self.time}, timestamps={self.timestamps}, learn={self.learn}"
+        options += "" if self.pick is None else f", pick={self.pick}"
         return f"Scenario({self.predicate!r}, {self.window}, {self.how!r}, {options}, steps=[{steps}\n])"
 
 

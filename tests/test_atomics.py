@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numba import njit
 
-from watersmeet.atomics import compare_and_swap, fetch_add, load, lock, store, try_lock, unlock
+from watersmeet.atomics import compare_and_swap, fence, fetch_add, load, lock, store, try_lock, unlock
 
 THREADS, TIMES = 4, 100_000
 
@@ -106,6 +106,22 @@ def test_what_was_written_before_a_store_is_seen_behind_the_load():
     for thread in (writer, reader):
         thread.join()
     assert found == [0]
+
+
+@njit(nogil=True)
+def _announce(flags, other, seen):
+    for i in range(flags.size):
+        store(flags, i, 1)
+        fence()
+        seen[i] = load(other, i)
+
+
+def test_of_two_who_announce_themselves_one_sees_the_other():
+    """Without a fence a processor may load before others see what it has stored."""
+    for _ in range(5):
+        flags, seen = np.zeros((2, TIMES), np.int64), np.zeros((2, TIMES), np.int64)
+        at_once(lambda i, flags=flags, seen=seen: i < 2 and _announce(flags[i], flags[1 - i], seen[i]))
+        assert np.all(seen.any(axis=0))
 
 
 @njit

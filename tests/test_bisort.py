@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from watersmeet.index import BISort
 from watersmeet.index.base import TickBounds
-from watersmeet.index.sorted.bisort_kernels import PACKED, SINGLE, forget_packed
+from watersmeet.index.sorted.run import _code_for
+from watersmeet.index.sorted.run_kernels import PACKED, SINGLE, forget, sentinels
 from watersmeet.workers import Workers
 
 LEAST, GREATEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
@@ -102,8 +103,6 @@ def test_runs_are_packed_while_they_can_be():
 @pytest.mark.parametrize("rows", [1, 2**16, 2**30])
 @pytest.mark.parametrize("ends", [(LEAST, LEAST + 9), (GREATEST - 9, GREATEST), (-5, 2**31)])
 def test_a_code_holds_its_keys(rows, ends):
-    from watersmeet.index.sorted.bisort import _code_for
-
     base, span, shift = _code_for(*ends, rows)
     assert LEAST <= base <= ends[0] and ends[1] <= base + span <= GREATEST
     assert rows <= 1 << shift
@@ -180,7 +179,7 @@ def test_forgetting_takes_as_many_samples_as_there_is_room_for(size, gone):
     room = size // width if size > width else 0
     ordered = (np.arange(size) << shift) | np.arange(size)
     samples = np.full(8, -1)
-    left = forget_packed(shift, ordered, size, gone, width, samples[:room])
+    left = forget(shift, NO_TICKS, ordered, np.zeros(0, np.int32), size, gone, width, NO_TICKS, samples[:room])
     kept = np.arange(gone, size)
     assert np.array_equal(ordered[:left], (kept << shift) | (kept - gone))
     taken = min(room, left // width)
@@ -280,6 +279,6 @@ def test_a_sealed_structure_answers_as_before_and_so_does_one_made_of_its_arrays
 
     before = answer(structure)
     structure.seal()
-    assert structure._runs[0].ordered.size == 300 + 8 and structure._runs[1].size == 0
+    assert structure._runs[0].ordered.size == 300 + sentinels(4) and structure._runs[1].size == 0
     assert answer(structure) == before and len(before) > 40
     assert answer(index.adopt(structure.sealed())) == before

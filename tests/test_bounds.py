@@ -17,8 +17,9 @@ LEFT_OUT = "parameters or threads_merges_alike or convergence or thousands"
 
 OUT_OF_BOUNDS = """
 import numpy as np
-from watersmeet.index.sorted.bisort_kernels import forget_packed
-forget_packed(4, np.zeros(3, np.int64), 5, 0, 4, np.zeros(1, np.int64))
+from watersmeet.index.sorted.run_kernels import forget
+none = np.zeros(0, np.int64)
+forget(4, none, np.zeros(3, np.int64), np.zeros(0, np.int32), 5, 0, 4, none, np.zeros(1, np.int64))
 """
 
 

@@ -122,3 +122,46 @@ def test_more_copies_than_there_was_room_for_are_all_there(cores):
     assert sum(map(len, away)) > 2 * len(values)
     for value, home, others in zip(values, homes, away, strict=True):
         assert {home, *others} == {home} | cores_of(value, [(-60, 60)], cores)
+
+
+POINTS = st.lists(st.tuples(NUMBERS, FLOATS), min_size=1, max_size=9)
+BOX = "abs(l.x - r.x) <= 3 and abs(l.f - r.f) <= 0.5"
+
+
+def placed_points(points, cores, side, anchor=None, width=2):
+    """As `placed`, in two dimensions, with cells narrower than the boxes."""
+    schema = pa.schema([("x", pa.int64()), ("f", pa.float64())])
+    plan = compile_plan(parse(BOX), schema, schema)
+    assert [each.doubles for each in plan.boxes[0].dimensions] == [False, True]
+    sizes = CellSize(width, False), CellSize(width / 8, True)
+    route = Cells(cores, (sizes if anchor != "right" else None, sizes if anchor != "left" else None), anchor)
+    batch = pa.record_batch([pa.array([p[i] for p in points], schema.types[i]) for i in (0, 1)], schema=schema)
+    plan_of = plan.left if side == "left" else plan.right
+    places = route.places(side, plan_of.of(batch), np.arange(len(points), dtype=np.int64))
+    cores_of_each = [[home] for home in places.home.tolist()]
+    for row, core in zip(places.rows.tolist(), places.cores.tolist(), strict=True):
+        cores_of_each[row].append(core)
+    return cores_of_each
+
+
+@pytest.mark.parametrize("anchor", [None, "left", "right"])
+@given(left=POINTS, right=POINTS, cores=st.sampled_from([2, 7, 64]))
+def test_points_that_match_meet(anchor, left, right, cores):
+    """Each of two partners goes to the other's home; beside an anchor, the other side to that of the anchored one."""
+    lefts, rights = placed_points(left, cores, "left", anchor), placed_points(right, cores, "right", anchor)
+    for places in (*lefts, *rights):
+        assert len(places) == len(set(places)), "each core once"
+    for (x, f), mine in zip(left, lefts, strict=True):
+        for (u, g), theirs in zip(right, rights, strict=True):
+            if None not in (x, f, u, g) and abs(x - u) <= 3 and abs(f - g) <= 0.5:
+                assert anchor == "right" or mine[0] in theirs
+                assert anchor == "left" or theirs[0] in mine
+
+
+def test_boxes_spread_evenly_where_one_dimension_has_few_cells():
+    rng = np.random.default_rng(1)
+    points = list(zip(rng.integers(20, 24, 3000).tolist(), (rng.random(3000) * 1000).tolist(), strict=True))
+    places = placed_points(points, 16, "left", width=64)
+    homes = np.bincount([each[0] for each in places], minlength=16)
+    assert homes.min() > 0 and homes.max() < 2.5 * homes.mean()
+    assert np.mean([len(each) for each in places]) < 1.4

@@ -60,7 +60,7 @@ BAD_JOINS = {
     "unknown function": ({"on": "frobnicate(l.k) = r.k"}, [r"(?i)frobnicate"]),
     "aggregate in the predicate": ({"on": "sum(l.k) = r.k"}, [r"(?i)sum"]),
     "how": ({"how": "outer"}, [r"how", r"outer", r"full"]),
-    "how of the wrong type": ({"how": None}, [r"how", r"None", r"inner"]),
+    "how of the wrong type": ({"how": 3}, [r"how", r"3", r"inner"]),
     "output": ({"output": "tuples"}, [r"output", r"tuples", r"pairs"]),
     "index": ({"index": "r_tree"}, [r"index", r"r_tree", r"bisort"]),
     "index of the wrong type": ({"index": 3}, [r"index", r"3", r"bisort"]),

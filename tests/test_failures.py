@@ -5,15 +5,17 @@ import signal
 import threading
 import time
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from aggregates import check_row, expect, sql
 from failures import Injected, Lines
 from harness import answer, apply, check_timing, make_join, positions
 from hypothesis import Phase, assume, given, settings
 from hypothesis import strategies as st
-from oracle import Push
+from oracle import Pick, Push
 from predicates import servable_by
 from strategies import HOWS, INDEXES, WINDOW_KINDS, capacities, scenarios
 
@@ -110,6 +112,17 @@ def test_a_step_that_fails_leaves_no_trace_in_any_index(index, data):
     check_with_failures(scenario, {**data.draw(capacities(index)), "cores": 1}, data.draw, "rows")
 
 
+@pytest.mark.parametrize("index", ["auto", "bisort"])
+@settings(max_examples=2 * settings().max_examples, phases=NO_SHRINKING)
+@given(data=st.data())
+def test_a_step_that_fails_leaves_no_trace_where_one_partner_is_picked(index, data):
+    kind = data.draw(st.sampled_from([kind for kind in WINDOW_KINDS if kind != "last"]))
+    how = data.draw(st.sampled_from(["inner", "left"]))
+    scenario = data.draw(scenarios(kind=kind, how=how, predicates=servable_by(index)))
+    pick = Pick(data.draw(st.sampled_from(["latest", "earliest", "nearest"])))
+    check_with_failures(replace(scenario, pick=pick), {"index": index, "cores": 1}, data.draw)
+
+
 @given(data=st.data())
 @settings(phases=NO_SHRINKING)
 def test_batch_mode_keeps_what_it_has_collected(data):
@@ -121,10 +134,44 @@ def test_batch_mode_keeps_what_it_has_collected(data):
         for number, step in enumerate(scenario.steps):
             doomed = ghost(data.draw, step, ids)
             total = lines_of(scenario, options, scenario.steps[:number], doomed)
-            with pytest.raises(Injected):
+            try:
                 Lines(somewhere(data.draw, total)).run(lambda doomed=doomed: apply(join, scenario, doomed))
+            except Injected:
+                pass
+            else:
+                assume(False)  # as above
             out += positions(scenario, "pairs", apply(join, scenario, step))
     assert out == answer(scenario).pairs()
+
+
+@pytest.mark.parametrize("emit", ["final", "updates"])
+@given(data=st.data())
+@settings(phases=NO_SHRINKING)
+def test_aggregates_forget_a_step_that_fails_at_any_line(emit, data):
+    scenario = data.draw(scenarios(how="left"))
+    options = {"per": "left", "aggregate": sql("left"), "emit": emit, "cores": 1}
+    ids = iter(range(10**6, 10**7))
+    last: dict = {}
+    with make_join(scenario, **options) as join:
+        for number, step in enumerate(scenario.steps):
+            doomed = ghost(data.draw, step, ids)
+            total = lines_of(scenario, options, scenario.steps[:number], doomed)
+            before = books(join)
+            try:
+                Lines(somewhere(data.draw, total)).run(lambda doomed=doomed: apply(join, scenario, doomed))
+            except Injected:
+                pass
+            else:
+                assume(False)  # as above
+            assert books(join) == before
+            rows = apply(join, scenario, step).to_pylist()
+            assert emit == "updates" or not last.keys() & {row["id"] for row in rows}
+            last |= {row["id"]: row for row in rows}
+            join.check_invariants()
+    expected = {one.id: one for one in expect(scenario, "left", None)}
+    assert last.keys() == expected.keys()
+    for id, row in last.items():
+        check_row(row, expected[id].partners)
 
 
 # -- threads, Ctrl-C and what cannot be undone -----------------------------------------------------------------------

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -36,6 +38,9 @@ def places_of(route, side, plan, rows, ticks):
     assert np.all((placed.home >= 0) & (placed.home < route.cores))
     assert np.all((placed.cores >= 0) & (placed.cores < route.cores))
     goes = [set(range(route.cores)) if placed.everywhere else {int(core)} for core in placed.home]
+    if placed.visits is not None:
+        for row, words in enumerate(placed.visits.tolist()):
+            goes[row] |= {core for core in range(route.cores) if words[core // 64] >> core % 64 & 1}
     for row, core in zip(placed.rows, placed.cores, strict=True):
         assert core not in goes[row], f"row {row} is sent to core {core} twice"
         goes[row].add(int(core))
@@ -51,7 +56,7 @@ TRIPLED = Predicate(
 
 
 @pytest.mark.parametrize("how", HOWS)
-@pytest.mark.parametrize("wanted", ["auto", "hash", "cells", "split", "broadcast", "single"])
+@pytest.mark.parametrize("wanted", ["auto", "hash", "cells", "split", "broadcast", "hot_cold", "single"])
 @given(data=st.data(), lefts=ROWS, rights=ROWS, cores=st.sampled_from([1, 2, 3, 7, 64]), talk=st.booleans())
 def test_partners_meet(wanted, how, data, lefts, rights, cores, talk):
     predicate = data.draw(st.sampled_from([TRIPLED, *PREDICATES]))
@@ -59,7 +64,7 @@ def test_partners_meet(wanted, how, data, lefts, rights, cores, talk):
     try:
         route, _ = choose_route(wanted, plan, SCHEMA, SCHEMA, how, cores, talk)
     except ValueError as error:
-        assert wanted in ("hash", "cells", "split", "broadcast"), error
+        assert wanted in ("hash", "cells", "split", "broadcast", "hot_cold"), error
         return
     ticks = [range(100, 100 + len(rows)) for rows in (lefts, rights)]
     left_home, left_goes = places_of(route, "left", plan, lefts, ticks[0])
@@ -70,9 +75,9 @@ def test_partners_meet(wanted, how, data, lefts, rights, cores, talk):
         assert all(len(goes) == 1 for goes in right_goes)
     if route.name == "hash" or route.cores == 1:
         assert all(len(goes) == 1 for goes in left_goes + right_goes)
-    elif how != "inner" or route.name not in ("cells", "broadcast"):
+    elif (how != "inner" or route.name not in ("cells", "broadcast")) and route.name != "hot_cold":
         assert route.anchor == ANCHORS[how]
-    assert not route.visits or (route.anchor is None and (how == "inner" or talk))
+    assert not route.visits or (route.anchor is None and (how == "inner" or talk or route.cores == 1))
     for i, left in enumerate(lefts):
         for j, right in enumerate(rights):
             if predicate.holds(left, right):
@@ -205,6 +210,13 @@ def test_the_size_of_cells_is_eight_bands_and_none_where_widths_differ():
     assert cell_size(plan_of("l.x < r.x").left, batch, False) is None
     assert cell_size(plan_of("l.k = r.k").left, batch, False) is None
     assert cell_size(plan_of(BAND).left, batch.slice(0, 0), False) is None
+
+
+def test_bands_around_infinities_have_no_cells_and_warn_of_nothing():
+    batch = batch_of([{"k": 0, "x": 0, "f": f, "s": ""} for f in (1.0, np.inf, -np.inf)])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert cell_size(plan_of("l.f between r.f and r.f").left, batch, True) is None
 
 
 def test_a_range_over_very_many_cells_goes_to_all_cores_once():

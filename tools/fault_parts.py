@@ -18,7 +18,7 @@ SELF_JOINS = (
 )
 INDEXES = f"{CONTRACT}::test_every_index_and_window_gives_the_brute_force_answer"
 ON_SPARK = tuple(
-    f"tests/spark/test_{name}.py" for name in ("narrow", "clock", "router", "cache", "runs", "contract")
+    f"tests/spark/test_{name}.py" for name in ("narrow", "clock", "router", "cache", "canonical", "runs", "contract")
 )
 
 
@@ -59,7 +59,7 @@ PARTS: dict[str, Part] = {
         ("tests/test_arrival.py", *WINDOWS, "tests/test_errors.py", FAILURES),
     ),
     "engine/join": Part(
-        _of("engine", "join", "calls"),
+        _of("engine", "join", "asked", "bound", "calls"),
         (
             "tests/test_errors.py", "tests/test_explain.py", "tests/test_inputs.py", "tests/test_unknown_schemas.py",
             "tests/test_public_types.py", *WINDOWS, "tests/test_failures.py",
@@ -72,8 +72,11 @@ PARTS: dict[str, Part] = {
             "tests/test_errors.py", *JOINS, *SELF_JOINS,
         ),
     ),
-    "engine/cores": Part(_of("engine/cores", "member", "team", "spread", "collect"), ("tests/test_cores.py",)),
-    "engine/processes": Part(_of("engine/cores", "segments", "channel", "process"), ("tests/test_cores.py",)),
+    "engine/cores": Part(
+        _of("engine/cores", "member", "team", "spread", "collect"),
+        ("tests/test_cores.py", "tests/test_core_processes.py"),
+    ),
+    "engine/processes": Part(_of("engine/cores", "segments", "channel", "process"), ("tests/test_core_processes.py",)),
     "engine/shared": Part(
         (*_of("engine", "shared", "tasks"), *_of("index/trees", "shared_kernels", "shared_tree")),
         ("tests/test_shared.py",),
@@ -95,8 +98,8 @@ PARTS: dict[str, Part] = {
         ),
     ),
     "index/bisort": Part(
-        _of("index/sorted", "bisort", "bisort_kernels", "samples"),
-        ("tests/test_bisort.py", "tests/test_merging.py", *_each("bisort")),
+        _of("index/sorted", "bisort", "run", "run_kernels", "samples"),
+        ("tests/test_bisort.py", "tests/test_merging.py", "tests/test_trees.py", *_each("bisort", "pim_tree")),
     ),
     "index/merging": Part(_of("index/sorted", "merging"), ("tests/test_merging.py", "tests/test_bisort.py")),
     "index/sorting": Part(
@@ -120,8 +123,19 @@ PARTS: dict[str, Part] = {
         _of("index", "nested_loop", "adaptive"),
         ("tests/test_hash.py", "tests/test_adaptive.py", *_each("nested_loop", "adaptive")),
     ),
+    "aggregates": Part(
+        _of("aggregates", "core", "runs", "blocks", "sweep", "functions"), ("tests/test_aggregates.py",)
+    ),
+    "engine/pick": Part((*_of("engine", "pick"), *_of("window", "asof")), ("tests/test_pick.py",)),
+    "query/boxes": Part(
+        _of("query", "boxes", "cells", "distances"), ("tests/query/test_boxes.py", "tests/query/test_distances.py")
+    ),
+    "sketch": Part(_of("sketch", "asketch"), ("tests/test_sketch.py",)),
     "atomics": Part(("watersmeet/atomics.py",), ("tests/test_atomics.py",)),
     "routing/cells": Part(_of("routing", "cells"), ("tests/test_routing.py", ON_SPARK[-1])),
+    "routing/hot_cold": Part(
+        _of("routing", "hot_cold", "beliefs"), ("tests/test_hot_cold.py", "tests/test_routing.py")
+    ),
     "routing/choose": Part(
         _of("routing", "choose", "base", "hash", "split", "broadcast", "single"),
         ("tests/test_routing.py", ON_SPARK[-1]),
@@ -133,4 +147,5 @@ PARTS: dict[str, Part] = {
     "spark/narrow": Part(_of("spark", "narrow", "packs"), ON_SPARK),
     "spark/joiner": Part(_of("spark", "joiner"), ON_SPARK),
     "spark/router": Part(_of("spark", "router"), ON_SPARK),
+    "spark/canonical": Part(_of("spark", "canonical", "stores"), ON_SPARK),
 }  # fmt: skip

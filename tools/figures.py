@@ -1,7 +1,8 @@
 """Put the stored figures of the benchmarks into README and docs: python tools/figures.py
 
 Reads docs/figures/*.json and rewrites what stands between <!-- NAME --> and <!-- /NAME -->. Figures are medians of the
-rounds, with the best of them in brackets; targets that a run missed are named beside them.
+rounds, with the best of them in brackets; targets that a run missed are named beside them. Plots that the pages show
+are drawn into docs/plots, by what also draws `watersmeet report`.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-from watersmeet.bench import report
+from watersmeet.bench import plots, report
+from watersmeet.bench.plots.vega import svg
 from watersmeet.bench.rounds import median
 
 ROOT = Path(__file__).parent.parent
@@ -104,8 +106,24 @@ class Embedded:
             A band join of two streams over a 10 second window of 500,000 rows a side, full rows out, batches of 50,000,
             on two cores: {median(speed["rounds"]) / 1e6:.1f} million rows a second (the median of
             {len(speed["rounds"])} rounds; the best {speed["tuples_per_s"] / 1e6:.1f}), {ratio(times["value"])} times
-            the best that DuckDB, Polars or DataFusion give when the same join is written by hand. [More
-            below](#measured), and where it is less.
+            the best that DuckDB, Polars or DataFusion give when the same join is written by hand.
+            [More](docs/measured.md), and where it is less.
+        """)
+
+    def summary(self) -> str:
+        """The best, the worst, and what was missed."""
+        pairs = [(part, batch) for part in ("A2", "B") for batch in (5_000, 50_000, 500_000)]
+        names = {"A2": "an equality", "B": "a band"}
+        ranked = sorted(pairs, key=lambda pair: self.ratio(*pair, "best hand-rolled (")["value"])
+        (least, few), (most, many) = ranked[0], ranked[-1]
+        low, high = (self.ratio(*pair, "best hand-rolled (")["value"] for pair in (ranked[0], ranked[-1]))
+        judged = [row for row in self.data["ratios"] if row["ok"] is not None]
+        missed = sum(row["ok"] is False for row in judged)
+        return prose(f"""
+            Against the best that DuckDB, Polars or DataFusion do by hand, on the same two cores: at best {ratio(high)}
+            times as fast ({names[most]}, batches of {many:,}), at worst {ratio(low)} times ({names[least]}, batches of
+            {few:,}). Of {len(judged)} targets that the benchmark holds itself against, {missed} are missed; they are
+            named where the figures stand ({run_of(self.data, "make bench")}).
         """)
 
     def measured(self) -> str:
@@ -114,56 +132,45 @@ class Embedded:
             for part in ("A2", "B")
             for batch in (5_000, 50_000)
         }
-        header = ["join", "batch", "watersmeet", "DuckDB", "Polars", "DataFusion", "symmetric hash join"]
         within = []
         for part, name in (("A2", "equality"), ("B", "band")):
             for batch in (5_000, 50_000, 500_000):
-                peers = [speed_of(self.row(part, peer, batch)) for peer in ("DuckDB", "Polars", "DataFusion")]
-                symmetric = "-"
-                if part == "A2":
-                    symmetric = speed_of(self.row(part, "DataFusion symmetric hash join", batch))
                 times = self.ratio(part, batch, "best hand-rolled (")
+                peer = times["against"].partition("(")[2].split()[0]
                 ours = f"**{speed_of(self.row(part, 'watersmeet', batch)).replace(' ', '** ')}"
-                within.append([name, f"{batch:,}", ours, *peers, symmetric, ratio_of(times), target_of(times)])
+                theirs = f"{speed_of(self.row(part, peer, batch))}, {peer}"
+                within.append([name, f"{batch:,}", ours, theirs, ratio_of(times), target_of(times)])
         last = []
         for bits in (14, 17, 20, 23):
             window = 1 << bits
             speeds = [speed_of(self.row("band_last", "watersmeet", 1 << b, window)) for b in (10, 15, 18)]
             loop = self.row("band_last", "nested loop", None, window)
-            loops = f"{median(loop['rounds']):,.0f} ({loop['tuples_per_s']:,.0f}) /s"
-            sort = self.ratio("band_last", 1 << 15, "np.argsort", window)
-            argsort = speed_of(self.row("band_last", "argsort", None, window))
-            last.append([f"2^{bits}", *speeds, loops, argsort, ratio_of(sort), target_of(sort)])
+            last.append([f"2^{bits}", *speeds, f"{median(loop['rounds']):,.0f} /s"])
         faster = self.ratio("band_last", 1 << 15, "nested loop", window)["value"]
         return "\n".join(
             [
                 prose(f"""
-                    On two cores of a shared cloud machine (Intel Xeon, 24 GiB), {run_of(self.data, "make bench")};
-                    every contender in the same run, all answers compared. Figures are medians of
+                    On two cores of a shared cloud machine ({self.machine["cpu"]}, 24 GiB),
+                    {run_of(self.data, "make bench")}; every contender in the same run, all answers compared.
+                    Figures are medians of
                     {self.data["rounds"]} rounds, the best round in brackets. Such a machine is noisy: from run to run
                     the ratios move by up to a third. All figures, with versions, are in
-                    [docs/figures/embedded.json](docs/figures/embedded.json).
+                    [figures/embedded.json](figures/embedded.json).
                 """),
                 prose(f"""
                     Two streams, 20 us from row to row, `within("10 seconds")`, about 2 matches for every arriving row,
-                    full rows out, all cores, million input rows/s. Against it: every new batch joined with the other
-                    side's last 20 seconds, in the fastest of several forms of each (a band: keys cut into cells, joined
-                    on the cell, filtered), and DataFusion's symmetric hash join. Who keeps by hand no more than a batch
-                    needs, 10 seconds and the batch, comes closer: the ratio is then {least["A2", 5_000]} and
-                    {least["A2", 50_000]} for the equality, {least["B", 5_000]} and {least["B", 50_000]} for the band,
-                    at 5,000 and 50,000.
+                    full rows out, all cores, million input rows/s. By hand: every new batch joined with the other
+                    side's last 20 seconds, in the fastest of several forms of DuckDB, Polars and DataFusion (a band:
+                    keys cut into cells, joined on the cell, filtered). Who keeps no more than a batch needs, 10 seconds
+                    and the batch, comes closer: the ratio is then {least["A2", 5_000]} and {least["A2", 50_000]} for
+                    the equality, {least["B", 5_000]} and {least["B", 50_000]} for the band, at 5,000 and 50,000.
                 """),
-                table([*header, "ours / best by hand", "target"], within, right=range(1, 8)),
+                table(["join", "batch", "watersmeet", "best by hand", "ratio", "target"], within, right=range(1, 5)),
                 prose("""
                     A band join over `last(n)`, about 2 matches a tuple, positions out, one thread, million tuples/s by
-                    batch size; beside it a nested loop over the same window, and NumPy's argsort of as many keys, in
-                    million keys/s.
+                    batch size; beside it a nested loop over the same window.
                 """),
-                table(
-                    ["window", "1K", "32K", "256K", "nested loop", "argsort", "32K / argsort", "target"],
-                    last,
-                    right=range(1, 7),
-                ),
+                table(["window", "1K", "32K", "256K", "nested loop"], last, right=range(1, 5)),
                 prose(f"""
                     At a window of 2^23 the index is {faster:,.0f} times as fast as the loop. Small batches are where a
                     push's fixed cost, a quarter of a millisecond, weighs most: collect rows with `batch_rows` where you
@@ -211,7 +218,7 @@ class Cores:
         self.data = load("cores")
 
     def measured(self) -> str:
-        names = {"A2, hash": "equality", "B, bisort": "band"}
+        names = {"A2, hash": "equality", "B, bisort": "band", "band_last, bisort": "band, last(2^20), positions"}
         counts = list(dict.fromkeys(row["form"].split(",")[0] for row in self.data["results"]))
         speeds = {(row["contender"], row["batch"], row["form"]): speed_of(row) for row in self.data["results"]}
         rows = []
@@ -229,8 +236,11 @@ class Cores:
         return "\n".join([prose(about), table(["join", "batch", "route", *counts], rows)])
 
 
+OWN_CHOICE = "And what we ask of our own choice, over all joins of the run:"
+
+
 class Claims:
-    """What the papers claim, from `watersmeet bench index` or `cores`. The last column is written by hand, and kept."""
+    """What a run measured, as tables, and what the papers claim. The last column of claims is by hand, and kept."""
 
     header = ["row", "claim", "the paper", "here", "best round", "holds", "why"]
 
@@ -260,7 +270,7 @@ class Claims:
             why = whys.get(one["claim"], "")
             lines.append([one["row"], one["claim"], one["paper"], *measured, one["holds"] or "-", why])
         empty = ""
-        if any(one["ours"] is None for one in self.data["claims"]):
+        if any(one["ours"] is None and one["holds"] for one in self.data["claims"]):
             empty = "Where this run did not keep its rounds there is no median, and the verdict is by the best."
         about = prose(f"""
             {machine["cpu"]}, {machine["cores"]} cores, {run_of(self.data, self.command)}, medians of
@@ -273,10 +283,11 @@ class Claims:
             for one in self.data["ratios"]
             if one["target"] is not None
         ]
-        ours = prose("And what we ask of our own choice, over all joins of the run:")
+        ours = prose(OWN_CHOICE if self.name == "index" else "And what we ask of ourselves:")
         parts = [about, table(self.header, lines)]
         if judged:
-            parts += [ours, table(["window", "auto, or an index, against", "ratio", "best round", "target"], judged)]
+            against = "auto, or an index, against" if self.name == "index" else "what"
+            parts += [ours, table(["window", against, "ratio", "best round", "target"], judged)]
             parts.append(prose(targets(self.data, {})))
         return "\n".join(parts)
 
@@ -290,8 +301,8 @@ class Spark:
     """The joins of `watersmeet bench spark`, all from one run."""
 
     rows = (
-        ("A", "equality, 10 s", "discard", "spark"),
-        ("B", "band, 10 s", "discard", "cells"),
+        ("A", "equality, 10 s", "identity", "spark"),
+        ("B", "band, 10 s", "identity", "cells"),
         ("B17", "band, 10 s, 17 matches", "discard", None),
         ("C", "inequality, 50 ms", "discard", None),
         ("D", "left join of texts, 10 s, out of order by up to 2 s", "identity", "spark"),
@@ -308,7 +319,10 @@ class Spark:
 
     def measured(self) -> str:
         header = ["join", "million rows/s in", "million results/s", "cold micro-batch"]
-        header += ["of a pipeline that joins nothing", "x RocksDB", "x in memory"]
+        twice = any(contender == "identity, twice" for _, contender in self.results)
+        header += ["of a pipeline that joins nothing"]
+        header += ["of one that returns as much"] if twice else []
+        header += ["x RocksDB", "x in memory"]
         lines = []
         for part, name, bound, plain in self.rows:
             if (part, "watersmeet") in self.results:
@@ -318,23 +332,30 @@ class Spark:
                 goal = self.ratios.get((part, "million result rows/s"))
                 if goal and goal["ok"] is False:
                     results += f", **missed: {goal['target']:g}**"
-                peers = [self.against(part, one) for one in (bound, f"{plain}, rocksdb", f"{plain}, hdfs")]
+                against = [bound, *(["identity, twice"] if twice else []), f"{plain}, rocksdb", f"{plain}, hdfs"]
+                peers = [self.against(part, one) for one in against]
                 lines.append([name, speeds, results, f"{median(ours['cold_s']):.1f} s", *peers])
         names = {part: name for part, name, _, _ in self.rows}
         names |= {f"{part}, flat": f"{names[part]}, long streams" for part in ("A", "B")}
-        rest = [text for text in (self.flat(), targets(self.data, names)) if text]
+        names |= {"L, flat": "left join, 10M rows a side", "first": "first micro-batch", "kafka": "Kafka to Kafka"}
+        rest = [text for text in (self.flat(), self.first(), targets(self.data, names)) if text]
         return "\n".join([prose(self.about()), table(header, lines), *map(prose, rest)])
 
     def about(self) -> str:
-        data = self.data
+        data, names = self.data, {row[0] for row in self.rows}
         once = {
             f"`{row['contender']}`": None
             for row in data["results"]
-            if not row["workload"].endswith("flat") and len(row["rounds"]) < data["rounds"]
+            if row["workload"] in names and len(row["rounds"]) < data["rounds"]
         }
-        tuned = any("trackTotalNumberOfRows" in key for row in data["results"] for key in row["settings"])
-        summed = all(row["checksum"] for row in data["results"] if row["contender"].startswith("watersmeet"))
-        functions = " (for the left join: two Python functions that return what they get)"
+        tuned = any("trackTotalNumberOfRows" in key for row in data["results"] for key in row.get("settings", ()))
+        mine = [row for row in data["results"] if row["workload"] in names]
+        summed = all(row["checksum"] for row in mine if row["contender"].startswith("watersmeet"))
+        joiner = "; for the joins B17 and C, our own stages with a joiner that looks at nothing"
+        as_much = ""
+        if any(contender == "identity, twice" for _, contender in self.results):
+            as_much = """ One that returns as much does the same, and gives every row twice, with the columns of both
+            sides, as the joins of two results a row do."""
         cold = "are not part of the rates" if data["cold_apart"] else "are part of the rates"
         if data["cold_apart"]:
             with_cold = [
@@ -350,8 +371,9 @@ class Spark:
             measured once: {", ".join(once)} ([figures/spark.json](figures/spark.json)). The first, cold micro-batches
             {cold}. Results are compared with DuckDB's by
             {"a checksum over all columns of every timed run" if summed else "their number"}. A pipeline that joins
-            nothing has a joiner that looks at nothing{functions if ("D", "identity") in self.results else ""}. The
-            last two columns are against what plain Spark has: for equalities its own join, for the band the
+            nothing is two Python functions that return what they get, and a union: it gives back as many rows as came,
+            of half the columns{joiner if ("C", "discard") in self.results else ""}.{as_much} The last two columns are
+            against what plain Spark has: for equalities its own join, for the band the
             usual workaround (explode into cells, join on the cell, filter), with the state in RocksDB
             {"(which does not count its rows: `trackTotalNumberOfRows` off)" if tuned else "(as Spark comes)"} and in
             maps on the heap. Such a machine is noisy: rounds of one pipeline differ by up to a third.
@@ -368,7 +390,22 @@ class Spark:
             Over 40 micro-batches the last ten took {grown[0]} (equality) and {grown[1]} (band) times as long as the
             second ten. With a window of 10M rows a side instead of 500,000 a micro-batch took {large[0]} and {large[1]}
             times as long, driver and Python workers together {memory[0]} and {memory[1]} GB.
+            {f"In a left join it took {large[2]} times as long." if len(large) > 2 else ""}
         """
+
+    def first(self) -> str:
+        """The first micro-batch, and from topic to topic."""
+        texts = []
+        if row := self.ratios.get(("first", "seconds of the first micro-batch, beyond the third")):
+            texts.append(f"The first micro-batch of a fresh session took {row['value']:.1f} s longer than the third.")
+        for stream, what in (("small", "micro-batch"), ("5k", "p50"), ("5k", "p99"), ("20k", "p50"), ("20k", "p99")):
+            if row := self.ratios.get(("kafka", f"no join: {what} of {stream}")):
+                ours, theirs = (
+                    self.results["kafka", one]["streams"][stream]["seconds"][what] for one in ("watersmeet", "no join")
+                )
+                name = "micro-batches of 20,000 rows" if stream == "small" else f"{what} at {stream} rows/s a side"
+                texts.append(f"Kafka to Kafka, {name}: {ours:.2f} s, without a join {theirs:.2f} s.")
+        return " ".join(texts)
 
 
 def table(header: list[str], rows: list[list[str]], right: range = range(0)) -> str:
@@ -382,11 +419,39 @@ def blocks() -> dict[tuple[str, str], str]:
     """What stands in each block of each page."""
     embedded, page = Embedded(), "docs/reproduction.md"
     whys = (ROOT / page).read_text()
+    parts = Claims("embedded", "watersmeet bench embedded")
     index, cores = Claims("index", "watersmeet bench index"), Claims("many_cores", "watersmeet bench cores")
-    return {
+    more = {}
+    if (ROOT / "docs/figures/skew.json").exists():
+        skewed = Claims("skew", "watersmeet bench skew")
+        more |= {
+            ("docs/queries.md", "skew measured"): skewed.measured(("balance", "sketch", "cores", "pipeline")),
+            (page, "skew claims"): skewed.claims(whys),
+        }
+    if (ROOT / "docs/figures/gpu.json").exists():  # it takes a machine that has one
+        on_gpu = Claims("gpu", "watersmeet bench gpu")
+        more |= {
+            ("docs/gpu.md", "gpu measured"): on_gpu.measured(
+                ("link", "joins", "exact_joins", "distinct", "results", "systems")
+            ),
+            (page, "gpu claims"): on_gpu.claims(whys),
+        }
+    if (ROOT / "docs/figures/opencl.json").exists():
+        on_opencl = Claims("opencl", "watersmeet bench index --only opencl")
+        more |= {
+            ("docs/opencl.md", "opencl measured"): on_opencl.measured(("opencl",)),
+            (page, "opencl claims"): on_opencl.claims(whys),
+        }
+    return more | {
         ("README.md", "figures"): embedded.figures(),
-        ("README.md", "measured"): embedded.measured(),
+        ("README.md", "summary"): embedded.summary(),
+        ("docs/measured.md", "measured"): embedded.measured(),
         ("docs/windows.md", "subwindows measured"): embedded.subwindows(),
+        ("docs/predicates.md", "boxes measured"): parts.measured(("boxes",)),
+        ("docs/asof.md", "asof measured"): parts.measured(("asof",)),
+        ("docs/aggregates.md", "aggregates measured"): parts.measured(("aggregates",)),
+        ("docs/page.md", "page measured"): parts.measured(("page",)),
+        ("docs/indexes.md", "sort measured"): parts.measured(("sort",)),
         ("docs/cores.md", "cores measured"): Cores().measured(),
         ("docs/cores.md", "topologies measured"): cores.measured(("topologies", "latency", "ordering")),
         ("docs/cores.md", "shared measured"): cores.measured(("shared", "tasks", "routes", "ordered")),
@@ -396,9 +461,27 @@ def blocks() -> dict[tuple[str, str], str]:
     }
 
 
+def pictures() -> dict[str, str]:
+    """The plots that README and docs show, by the name of their file in docs/plots."""
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    shown = {name for page in pages for name in re.findall(r"plots/([\w-]+\.svg)", page.read_text())}
+    stored = plots.runs.load(sorted((ROOT / "docs/figures").glob("*.json")))
+    made = {f"{plot.name}.svg": plot for run in stored for plot in plots.plots(run)}
+    assert shown <= set(made), f"pages show plots that the stored figures do not have: {shown - set(made)}"
+    return {name: svg(made[name]) for name in sorted(shown)}
+
+
 def main() -> None:
     for (path, block), text in blocks().items():
         put(path, block, text)
+    folder = ROOT / "docs/plots"
+    folder.mkdir(exist_ok=True)
+    drawn = pictures()
+    for file in folder.iterdir():
+        if file.name not in drawn:
+            file.unlink()
+    for name, text in drawn.items():
+        (folder / name).write_text(text)
 
 
 if __name__ == "__main__":

@@ -136,19 +136,24 @@ def _limit(pristine: Path, part: str, options: argparse.Namespace) -> float:
     """
     for _ in range(2):
         begin = time.monotonic()
-        code, output = _pytest(pristine, PARTS[part].tests, 900, options.memory)
+        code, output = _pytest(pristine, PARTS[part].tests, 900, options.memory, "short")
         seconds = time.monotonic() - begin
         if code != 0:
-            raise SystemExit(f"{part}: its tests fail without a fault\n{output[-3000:]}")
+            raise SystemExit(f"{part}: its tests fail without a fault\n{output[-6000:]}")
         if seconds < 60:
             break
     print(f"{part}: {seconds:.1f} s without a fault", flush=True)
     return options.patience * seconds + 90
 
 
-def _pytest(tree: Path, tests: tuple[str, ...], limit: float, memory: float) -> tuple[int | None, str]:
+def _pytest(
+    tree: Path, tests: tuple[str, ...], limit: float, memory: float, traceback: str = "no"
+) -> tuple[int | None, str]:
     """(exit status, output); None if it did not end in time."""
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--no-header", "--tb=no", *tests]
+    command = [
+        sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--no-header", f"--tb={traceback}",
+        *tests,
+    ]  # fmt: skip
     path = os.pathsep.join([str(tree), *filter(None, [os.environ.get("PYTHONPATH")])])
     environment = os.environ | {"PYTHONPATH": path, "HYPOTHESIS_PROFILE": "faults"}
     with tempfile.TemporaryFile("w+") as output:

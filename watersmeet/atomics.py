@@ -80,6 +80,17 @@ def store(typing, array, index, value):
 
 
 @_instruction
+def fence(typing):
+    """What was stored before is seen by all, before anything is loaded behind: `load` and `store` do not order that."""
+
+    def code(context, builder, signature, args):
+        builder.fence("seq_cst")
+        return context.get_dummy_value()
+
+    return types.none(), code
+
+
+@_instruction
 def uncounted(typing, array):
     """The same array, without a count of references: threads would take that from each other all the time.
 
@@ -115,5 +126,5 @@ def unlock(locks, i):
     store(locks, i, 0)
 
 
-__all__ = ["compare_and_swap", "fetch_add", "load", "lock", "store", "try_lock", "uncounted", "unlock"]
+__all__ = ["compare_and_swap", "fence", "fetch_add", "load", "lock", "store", "try_lock", "uncounted", "unlock"]
 

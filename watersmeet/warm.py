@@ -10,6 +10,7 @@ For images and machines that start often; a join that is run again finds its ker
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import os
 from collections.abc import Callable
@@ -25,13 +26,15 @@ import pyarrow as pa
 import watersmeet as wm
 from watersmeet.engine.cores.collect import Collector, Layout
 from watersmeet.engine.cores.member import rows_at_home
-from watersmeet.index import INDEXES, Adaptive, Index
+from watersmeet.index import INDEXES, Adaptive, BISort, Index
 from watersmeet.index.sorted.merging import shift_keys
 from watersmeet.index.sorting import by_leading_bits
 from watersmeet.query.parse import parse
 from watersmeet.query.plan import compile_plan
 from watersmeet.routing.base import hashed
 from watersmeet.routing.choose import choose_route
+from watersmeet.routing.hot_cold import HotCold, guide_of, rows_visiting
+from watersmeet.window.gather import values_of_all_widths
 from watersmeet.workers import ALONE
 
 ROWS = 48
@@ -51,12 +54,30 @@ class Kernels:
 def warm(processes: int | None = None, done: Callable[[str], None] = lambda name: None) -> Kernels:
     """Compile what is not in the cache; `done` hears of each job that is."""
     found = Kernels()
-    with ProcessPoolExecutor(processes or os.cpu_count(), get_context("spawn")) as pool:
+    with ProcessPoolExecutor(processes or os.cpu_count(), get_context("spawn"), _one_at_a_time) as pool:
         for future in as_completed([pool.submit(job, name) for name in JOBS]):
             name, kernels = future.result()
             found += kernels
             done(name)
     return found
+
+
+def _one_at_a_time() -> None:
+    """Numba reads, changes and writes the list of a kernel's files: of two processes at once, one's file would be lost,
+    or even taken for the other's."""
+    from numba.core.caching import IndexDataCacheFile
+
+    save = IndexDataCacheFile.save
+
+    def locked(self: Any, key: Any, data: Any) -> None:
+        folder = os.open(os.path.dirname(self._index_path), os.O_RDONLY)
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX)
+            save(self, key, data)
+        finally:
+            os.close(folder)
+
+    IndexDataCacheFile.save = locked  # type: ignore[method-assign]
 
 
 def job(name: str) -> tuple[str, Kernels]:
@@ -137,7 +158,9 @@ def with_index(index: Index) -> None:
 
 def results() -> None:
     """Keys and rows of every type, every join type."""
-    for on in ("abs(l.f - r.f) <= 0.1", "l.s < r.s", "l.k = r.k and l.x = r.x", PREDICATES["both"]):
+    box = "l.s = r.s and abs(l.x - r.x) <= 3 and abs(l.f - r.f) <= 0.1"
+    compared = "l.k = r.k and l.x = r.x and l.f <> r.f"  # by keys
+    for on in ("abs(l.f - r.f) <= 0.1", "l.s < r.s", compared, PREDICATES["both"], box):
         for how in ("inner", "full", "semi"):
             for window in (wm.within(ROWS), wm.last(ROWS), wm.tumbling(ROWS)):
                 run(on, window, how, False, True, cores=1, order="inner" if how == "semi" else "none")
@@ -157,13 +180,27 @@ def large() -> None:
     by_leading_bits(some, int(some.min()), 62, 6, np.empty(ROWS, np.int64), np.empty(ROWS, np.int32))
     hashed(rows["k"].to_numpy(), 2)
     rows_at_home(np.zeros(ROWS, np.uint16), np.uint16(0), np.empty(ROWS + 1, np.int64))
-    plan = compile_plan(parse("abs(l.x - r.x) <= 1"), rows.schema, rows.schema)
-    route, _ = choose_route("cells", plan, rows.schema, rows.schema, "inner", 2)
     batch = rows.combine_chunks().to_batches()[0].slice(0, ROWS)
-    route.places("left", plan.left.of(batch), np.arange(ROWS))
+    for on in ("abs(l.x - r.x) <= 1", "abs(l.x - r.x) <= 1 and abs(l.k - r.k) <= 1"):
+        plan = compile_plan(parse(on), rows.schema, rows.schema)
+        route, _ = choose_route("cells", plan, rows.schema, rows.schema, "inner", 2)
+        route.places("left", plan.left.of(batch), np.arange(ROWS))
+    for on in ("abs(l.x - r.x) <= 1", "l.k = r.k"):
+        hot_cold(on, rows.schema, batch)
     pairs = pa.record_batch({"left": [1, 2], "right": [2, 1]})
     layout = Layout(pairs.schema, (0, 1), 0, 1)
     Collector("inner", layout, pairs.schema, False, ALONE).in_order([pairs, pairs], {"left": 0, "right": 0})
+
+
+def hot_cold(on: str, schema: pa.Schema, batch: pa.RecordBatch) -> None:
+    """A route that spreads hot keys."""
+    plan = compile_plan(parse(on), schema, schema)
+    route, _ = choose_route("hot_cold", plan, schema, schema, "inner", 2, talk=True)
+    assert isinstance(route, HotCold)
+    guide = guide_of([1], [[0, 1]], [True], [])
+    places = route.guided({"left": guide, "right": guide}).places("left", plan.left.of(batch), np.arange(ROWS))
+    assert places.visits is not None
+    rows_visiting(places.visits.ravel(), 1, places.home.astype(np.uint16), 0, np.empty(ROWS + 1, np.int64))
 
 
 def shared() -> None:
@@ -174,8 +211,45 @@ def shared() -> None:
                 run(PREDICATES[on], window, "inner", False, in_order, output=output, cores=1, route="shared")
 
 
+def as_on_spark() -> None:
+    """What the first micro-batches of a join on Spark call, on one core."""
+    for name in ("equality", "band", "both"):
+        for lateness, in_order in ((0, True), (ROWS, False)):
+            for how in ("inner", "full"):
+                window = wm.within(ROWS, lateness=lateness)
+                run(PREDICATES[name], window, how, False, in_order, index=BISort(), cores=1)
+    values_of_all_widths()  # there no columns are kept row by row
+    hashed(np.arange(ROWS), 2)
+
+
+def picks() -> None:
+    """One partner for each left row."""
+    for on, by in (("l.k = r.k", None), ("l.s = r.s", None), ("abs(l.x - r.x) <= 3", None), ("l.k = r.k", "r.price")):
+        for lateness, in_order in ((0, True), (ROWS, False)):
+            window = wm.within(ROWS, lateness=lateness)
+            for way in ("latest", "nearest"):
+                run(on, window, "left", False, in_order, pick=way, pick_by=by, cores=1)
+
+
+def aggregates() -> None:
+    """One row for each of a side."""
+    given = {"many": "count(r.k)", "whole": "sum(r.x % 9)", "total": "sum(r.f)", "low": "min(r.x)"}
+    for on in (*PREDICATES.values(), "l.x < r.x"):
+        for window, in_order in ((wm.within(ROWS), True), (wm.within(3, lateness=ROWS), False), (wm.last(ROWS), True)):
+            run(on, window, None, False, in_order, per="left", aggregate=given)
+
+
+def sketches() -> None:
+    """Which keys come most."""
+    one, two = wm.sketch.ASketch(), wm.sketch.ASketch()
+    one.add([1, 2])
+    two.merge(one)
+    two.estimate([1])
+
+
 # Adaptive has no kernels but those of other indexes.
 JOBS: dict[str, Callable[[], None]] = {
     index.name: partial(with_index, index()) for index in reversed(INDEXES) if index is not Adaptive
 }
-JOBS |= {"results": results, "large": large, "shared": shared}
+JOBS |= {"results": results, "large": large, "picks": picks, "shared": shared, "sketches": sketches}
+JOBS |= {"aggregates": aggregates, "as on Spark": as_on_spark}

@@ -7,6 +7,7 @@ threads take the next part when they are done with one, so that an uneven part d
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
@@ -59,13 +60,16 @@ class Workers:
         items = list(items)
         if self.threads == 1 or len(items) < 2:
             return [work(item) for item in items]
-        numbered = enumerate(items)
+        numbered = deque(enumerate(items))  # which threads may share, with or without a GIL
 
         def drain() -> list[tuple[int, T]]:
-            mine = []
-            for number, item in numbered:  # next() on a shared enumerate is atomic under the GIL
+            mine: list[tuple[int, T]] = []
+            while True:
+                try:
+                    number, item = numbered.popleft()
+                except IndexError:
+                    return mine
                 mine.append((number, work(item)))
-            return mine
 
         futures = [self.submit(drain) for _ in range(min(self.threads, len(items)) - 1)]
         results = drain()

@@ -24,7 +24,12 @@ def test_the_pages_say_what_the_stored_results_say(figures):
         assert f"<!-- {block} -->\n{text}<!-- /{block} -->" in page, f"{path}: run tools/figures.py"
 
 
-@pytest.mark.parametrize("name", ["embedded", "cores", "index", "spark"])
+def test_no_page_announces_figures_that_it_does_not_have(figures):
+    for (path, block), text in figures.blocks().items():
+        assert "|---" in text or block in ("figures", "summary"), f"{path}: {block} has no table"
+
+
+@pytest.mark.parametrize("name", ["embedded", "cores", "index", "spark", "skew", "gpu"])
 def test_stored_results_keep_rounds_machine_and_commit(name):
     data = json.loads((ROOT / f"docs/figures/{name}.json").read_text())
     assert data["machine"]["commit"] and data["machine"]["dirty"] in (True, False) and data["rounds"] >= 2

@@ -15,7 +15,8 @@ from fractions import Fraction
 import numpy as np
 import pyarrow as pa
 
-from watersmeet.query import Call, Column, Constant, Expr, JoinPlan
+from watersmeet.query import Call, Column, Constant, Expr, JoinPlan, Residual, SidePlan
+from watersmeet.query.plan import Tuples
 
 
 @dataclass(frozen=True)
@@ -236,9 +237,10 @@ def planned(plan: JoinPlan, left: pa.RecordBatch, right: pa.RecordBatch, by_left
     for live, size in ((keys.live, s), (probe.live, p)):
         assert live is None or (live.dtype == np.bool_ and live.shape == (size,))
     found = np.ones((p, s), bool)
-    assert (keys.equal is not None) == (probe.equal is not None) == plan.equality
+    by_equality = plan.equality and plan.range != "box"  # a box has it in its key
+    assert (keys.equal is not None) == (probe.equal is not None) == by_equality
     assert (keys.ordered is not None) == bool(probe.lows) == (plan.range is not None)
-    if plan.equality:
+    if by_equality:
         found &= probe.equal[:, None] == keys.equal[None, :]
     if plan.range is not None:
         hits = np.zeros((p, s), int)
@@ -251,12 +253,43 @@ def planned(plan: JoinPlan, left: pa.RecordBatch, right: pa.RecordBatch, by_left
         found &= keys.live[None, :]
     if probe.live is not None:
         found &= probe.live[:, None]
-    if side.residual is not None:
+    by_keys = found & within_limits(side, side.of(probing), other.of(stored), p, s)
+    left_over(side.rest, by_keys, left, right, by_left)
+    left_over(side.residual, found, left, right, by_left)
+    assert np.array_equal(found, by_keys), f"by keys, then {side.rest}, is not {side.residual}"
+    return found if by_left else found.T
+
+
+def within_limits(side: SidePlan, probing: Tuples, stored: Tuples, p: int, s: int) -> np.ndarray:
+    """Which pairs pass the checks by keys."""
+    passed = np.ones((p, s), bool)
+    if side.checks is None:
+        return passed
+    (keys, valid), (limits, possible) = stored.kept(), probing.limits()
+    for array in keys:
+        assert array.dtype == np.int64 and array.flags.c_contiguous and array.shape == (s,)
+    for check, each in zip(side.checks.checks, limits, strict=True):
+        assert each.dtype == np.int64 and each.flags.c_contiguous and each.shape[0] == p
+        key, hits = keys[check.place], np.zeros((p, s), bool)
+        for low, high in zip(each[:, ::2].T, each[:, 1::2].T, strict=True):
+            hits |= (low[:, None] <= key[None, :]) & (key[None, :] <= high[:, None])
+        passed &= hits
+    if valid is not None:
+        passed &= valid[None, :]
+    if possible is not None:
+        passed &= possible[:, None]
+    return passed
+
+
+def left_over(
+    residual: Residual | None, found: np.ndarray, left: pa.RecordBatch, right: pa.RecordBatch, by_left: bool
+) -> None:
+    """Take away what a residual does not keep."""
+    if residual is not None:
         a, b = np.nonzero(found)
         i, j = (a, b) if by_left else (b, a)
-        lefts = {name: left[name].take(pa.array(i)) for name in side.residual.left_columns}
-        rights = {name: right[name].take(pa.array(j)) for name in side.residual.right_columns}
-        kept = side.residual.keep(lefts, rights, len(a))
+        lefts = {name: left[name].take(pa.array(i)) for name in residual.left_columns}
+        rights = {name: right[name].take(pa.array(j)) for name in residual.right_columns}
+        kept = residual.keep(lefts, rights, len(a))
         assert kept.shape == (len(a),) and kept.dtype == np.bool_
         found[a, b] = kept
-    return found if by_left else found.T

@@ -50,6 +50,7 @@ ARGUMENTS: dict[str, list] = {
     "round": [((D, E), (ONE, Constant(0))), ((X, Y), (ONE, TWO)), ((A, B), (Constant(-1), Constant(-2)))],
     **{name: [((A, X),)] for name in ("sqrt", "exp", "ln", "isnan")},
     "pow": [((A, X), (B, D))],
+    **{name: [((A, X), (B, D), (X, A), (Y, B))] for name in ("distance", "haversine")},
     **{name: [((S, T),)] for name in ("upper", "lower", "length")},
     **{name: [((S, T), (XX, YY))] for name in ("trim", "ltrim", "rtrim")},
     "substring": [((S, T), (ONE, TWO), (ONE, TWO))],

@@ -21,7 +21,7 @@ from duck import answer
 
 import watersmeet as wm
 from watersmeet.spark import explain_join, stream_join
-from watersmeet.spark.progress import counters
+from watersmeet.spark.progress import counters, loads
 
 SECOND = 1_000_000
 BEGIN = 1_700_000_000 * SECOND
@@ -58,6 +58,7 @@ class Case:
     window: str
     how: str
     route: str  # that it must take
+    wanted: str = "auto"
 
 
 CASES = [
@@ -67,7 +68,11 @@ CASES = [
     Case("abs(l.x - r.x) <= 2", "within", "inner", "cells"),
     Case("abs(l.x - r.x) <= 1", "hopping", "left", "cells"),
     Case("l.f between r.f - 0.5 and r.f + 0.5", "tumbling", "right", "cells"),
+    Case("abs(l.x - r.x) <= 4 and abs(l.f - r.f) <= 2.5", "long", "left", "cells"),
+    Case("l.k = r.k and abs(l.x - r.x) <= 5 and abs(l.d - r.d) <= 3", "hopping", "full", "hash"),
+    Case("l.s = r.s", "within", "inner", "hot_cold", "hot_cold"),
     Case("l.x < r.x", "narrow", "inner", "split"),
+    Case("l.f <= r.f", "narrow", "left", "broadcast", "broadcast"),
     Case("l.d * 2 > r.d + 1 and l.k <> r.k", "narrow", "semi", "split"),
     Case("l.d >= r.d", "narrow", "full", "single"),
 ]
@@ -127,7 +132,7 @@ def run(frame, folder: Path):
     return query
 
 
-def joined(spark, folder: Path, cases: list[Case]):
+def joined(spark, folder: Path, cases: list[Case], **options):
     """All cases over the streams in this folder, as one stream of (case, l, r)."""
     from pyspark.sql import functions as F
 
@@ -135,8 +140,9 @@ def joined(spark, folder: Path, cases: list[Case]):
     for number, case in enumerate(cases):
         left, right = read(spark, folder / "left"), read(spark, folder / "right")
         window = WINDOWS[case.window][0]
-        assert f"route: {case.route} over" in explain_join(left, right, case.on, window, case.how)
-        frame = stream_join(left, right, case.on, window, case.how, name=f"case {number}")
+        given = {"route": case.wanted} | options
+        assert f"route: {case.route} over" in explain_join(left, right, case.on, window, case.how, **given)
+        frame = stream_join(left, right, case.on, window, case.how, name=f"case {number}", **given)
         both = (F.col("id"), F.lit(None).cast("long") if case.how in ("semi", "anti") else F.col("id_right"))
         frames.append(frame.select(F.lit(number).alias("case"), both[0].alias("l"), both[1].alias("r")))
     return reduce(lambda a, b: a.union(b), frames)
@@ -150,14 +156,17 @@ def counted(table: pa.Table, cases: list[Case]) -> list[Counter]:
     return results
 
 
-def check(spark, folder: Path, cases: list[Case] = CASES) -> None:
-    data = {side: tuples(seed, 300) for side, seed in (("left", 1), ("right", 2))}
-    for side, rows in data.items():
-        write(folder / side, cut(rows, 3, len(side)))
-    query = run(joined(spark, folder, cases), folder)
+def check(spark, folder: Path, cases: list[Case] = CASES, rows: int = 300, **options) -> None:
+    data = {side: tuples(seed, rows) for side, seed in (("left", 1), ("right", 2))}
+    for side, given in data.items():
+        write(folder / side, cut(given, 3, len(side)))
+    query = run(joined(spark, folder, cases, **options), folder)
     observed = [counters(each, name) for each in query.recentProgress for name in each["observedMetrics"]]
     assert observed
     assert all(each["rebuilt_runs"] == 0 for each in observed), "every run was found in its file"
+    if any(case.route == "hot_cold" for case in cases):
+        assert sum(each["hot_left"] for each in observed) > 100, "and there were hot keys"
+        assert any("left s = 'a longer text'" in core["hot"] for each in observed for core in loads(each))
     for case, found in zip(cases, counted(pq.read_table(folder / "out"), cases), strict=True):
         assert found, f"{case}: the test has no results"
         assert found == from_spark(spark, data, case), case

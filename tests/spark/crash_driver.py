@@ -1,6 +1,6 @@
 """A driver to be killed: joins the streams of a folder to their end, from wherever its checkpoint says.
 
-    python -m spark.crash_driver FOLDER MASTER inner,left
+    python -m spark.crash_driver FOLDER MASTER inner,left|count,three [SETTINGS, as JSON]
 
 Streams, checkpoint and results are in the folder. At the end it writes what Spark reads from the sink, for the sink's
 own log says which files count, to answer.parquet.
@@ -8,6 +8,7 @@ own log says which files count, to answer.parquet.
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -15,10 +16,12 @@ import pyarrow.parquet as pq
 
 from watersmeet.spark.session import session
 
+from .behind import BEHIND, behind
 from .cases import Case, joined, run
 
 CASES = {
     "inner": Case("abs(l.x - r.x) <= 2", "within", "inner", "cells"),
+    "hot": Case("l.s = r.s and abs(l.x - r.x) <= 9", "within", "inner", "hot_cold", "hot_cold"),
     "left": Case("l.k = r.k and l.x = r.x", "long", "left", "hash"),
 }
 JOINING = "the query starts"
@@ -34,9 +37,10 @@ CONF = {
 }
 
 
-def main(folder: Path, master: str, hows: str) -> None:
-    spark = session(master, conf=CONF | {"spark.local.dir": str(folder / "local")})
-    frame = joined(spark, folder, [CASES[how] for how in hows.split(",")])
+def main(folder: Path, master: str, hows: str, settings: str = "{}") -> None:
+    spark = session(master, conf=CONF | {"spark.local.dir": str(folder / "local")} | json.loads(settings))
+    names = tuple(hows.split(","))
+    frame = behind(spark, folder) if names == BEHIND else joined(spark, folder, [CASES[how] for how in names])
     print(JOINING, flush=True)
     run(frame, folder)
     pq.write_table(spark.read.parquet(str(folder / "out")).toArrow(), folder / "answer.parquet")

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import os
 import signal
+from pathlib import Path
 
 from watersmeet.bench.processes import below
 
 
 def python_workers(pid: int) -> list[int]:
     """Spark's Python workers below a process; not the daemon that forks them."""
-    daemons = [one for one, line in below(pid).items() if "pyspark.daemon" in line]
-    return [one for daemon in daemons for one, line in below(daemon).items() if "pyspark.daemon" in line]
+    daemons = [one for one, line in below(pid).items() if "spark.daemon" in line]
+    return [one for daemon in daemons for one, line in below(daemon).items() if "spark.daemon" in line]
 
 
 def executors(pid: int) -> list[int]:
     return [one for one, line in below(pid).items() if "CoarseGrainedExecutorBackend" in line]
+
+
+def parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 def kill(pid: int) -> bool:

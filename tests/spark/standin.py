@@ -23,11 +23,11 @@ from watersmeet.routing.choose import choose_route
 from watersmeet.spark import cache, canonical
 from watersmeet.spark import joiner as joiner_module
 from watersmeet.spark import unpacker as unpacker_module
-from watersmeet.spark.clock import SparkClock
 from watersmeet.spark.cores import core_keys
 from watersmeet.spark.joiner import Joiner
 from watersmeet.spark.limits import LIMITS, Limits
 from watersmeet.spark.marker import Marker
+from watersmeet.spark.packs import COUNTERS
 from watersmeet.spark.router import Router
 from watersmeet.spark.spec import JoinSpec, compiled, ordered_plan
 from watersmeet.spark.unpacker import unpacked
@@ -38,7 +38,8 @@ def specified(
 ) -> JoinSpec:
     predicate = parse(on)
     plan = ordered_plan(compile_plan(predicate, left, right))
-    chosen, _ = choose_route(route, plan, left, right, how, cores)
+    routed = "left" if options.get("pick") is not None else how
+    chosen, _ = choose_route(route, plan, left, right, routed, cores)
     keys = core_keys(chosen.cores, cores)
     return JoinSpec(predicate, window, how, left, right, suffix, chosen, keys, cores, **options)
 
@@ -130,7 +131,7 @@ class StandIn:
         self._move_watermark(packs)
         if self.watermark > before:
             results += self._attempts([], fails)
-        schema = compiled(self.spec).results
+        schema = compiled(self.spec).filed
         return pa.Table.from_batches(results, schema=schema)
 
     def forget_files(self) -> None:
@@ -142,7 +143,10 @@ class StandIn:
 
     def state_bytes(self) -> int:
         return sum(
-            len(v[0]) for (_, name), values in self.handle.values.items() if name != "manifest" for v in values.values()
+            len(v[0])
+            for (_, name), values in self.handle.values.items()
+            if not name.startswith("manifest")
+            for v in values.values()
         )
 
     # -- within --------------------------------------------------------------------------------------------------------
@@ -177,17 +181,16 @@ class StandIn:
         self.number += 1
         self.last = defaultdict(int)
         for frame in frames:
-            for name in frame.columns[1:]:
+            for name in COUNTERS:
                 self.counts[name] += int(frame[name].sum())
                 self.last[name] += int(frame[name].sum())
         return results
 
     def _check_attempts(self, handles) -> None:
         """Executors may go on from any attempt's state, and a restart from another's: they have written the same."""
-        if self.limits.step < LIMITS.step:
-            return  # in several steps packs are not put in one order
         states = [
-            {where: found for where, found in handle.values.items() if where[1] != "manifest"} for handle in handles
+            {where: found for where, found in handle.values.items() if not where[1].startswith("manifest")}
+            for handle in handles
         ]
         assert all(state == states[0] for state in states)
 
@@ -219,11 +222,11 @@ class StandIn:
         return frames, results
 
     def _move_watermark(self, packs) -> None:
-        clock = SparkClock(compiled(self.spec).window)
+        clock = compiled(self.spec).clock
         for pack in packs:
             milliseconds = pack["ts"] // 1000
             side = ("left", "right")[pack["side"]]
             self.greatest[side] = max(self.greatest.get(side, 0), milliseconds)
         if len(self.greatest) == 2:
-            now = min(self.greatest[side] - clock.lateness(side) for side in self.greatest)
+            now = min(self.greatest[side] - clock.delay(side) for side in self.greatest)
             self.watermark = max(self.watermark, now)

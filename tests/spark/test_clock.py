@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import watersmeet as wm
-from watersmeet.spark.clock import SHIFT, SparkClock, shown
+from watersmeet.spark.clock import SHIFT, SparkClock, Timing, shown
 
 SECOND = 1_000_000
 TIMES = {
@@ -24,7 +24,7 @@ TIMES = {
 def clock_of(kind, lateness=0):
     schema = pa.schema([("ts", TIMES[kind][0])])
     size = 1 if TIMES[kind][0] in (pa.int64(), pa.int32()) else "1 second"
-    return SparkClock(wm.within(size, lateness=lateness).bind(schema, schema))
+    return SparkClock(wm.within(size, lateness=lateness).bind(schema, schema), Timing())
 
 
 @pytest.mark.parametrize("kind", TIMES)
@@ -37,7 +37,7 @@ def test_a_tuple_is_late_if_its_time_is_below_the_watermark(kind, around):
         real = tick * micros  # microseconds since 1970
         for behind in (-2, -1, 0, 1, 2, 500, 999, 1000, 1001):
             millisecond = real // 1000 + behind
-            late = tick < clock.watermark(SHIFT + millisecond)
+            late = tick < clock.watermark("left", SHIFT + millisecond)
             assert late == (real < millisecond * 1000), (tick, millisecond)
 
 
@@ -46,8 +46,8 @@ def test_a_tuple_is_late_if_its_time_is_below_the_watermark(kind, around):
 def test_a_timer_is_the_first_millisecond_at_which_the_watermark_is_there(kind, around):
     clock = clock_of(kind)
     for tick in (*range(around - 1003, around - 997), *range(around - 4, around + 5)):
-        timer = clock.timer(tick)
-        assert clock.watermark(timer - 1) < tick <= clock.watermark(timer)
+        timer = clock.timer("right", tick)
+        assert clock.watermark("right", timer - 1) < tick <= clock.watermark("right", timer)
 
 
 @pytest.mark.parametrize("kind", TIMES)
@@ -72,10 +72,10 @@ def test_every_time_that_spark_knows_can_travel(kind):
 
 def test_nothing_is_late_before_there_is_a_watermark():
     for kind in TIMES:
-        assert clock_of(kind).watermark(0) is None
-        assert clock_of(kind).watermark(-5) is None
-        assert clock_of(kind).watermark(1) is not None
-        assert clock_of(kind).watermark(SHIFT) == 0  # 1970 is a time like any other
+        assert clock_of(kind).watermark("left", 0) is None
+        assert clock_of(kind).watermark("left", -5) is None
+        assert clock_of(kind).watermark("left", 1) is not None
+        assert clock_of(kind).watermark("left", SHIFT) == 0  # 1970 is a time like any other
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_integers_count_lateness_as_they_count_time():
 
 
 def test_a_timer_that_is_never_due_still_fits_into_a_long():
-    assert clock_of("integers").timer(2**63 - 1) == 2**63 - 1
+    assert clock_of("integers").timer("left", 2**63 - 1) == 2**63 - 1
 
 
 def test_the_watermark_of_spark_is_shown_as_the_time_that_it_stands_for():
@@ -101,6 +101,34 @@ def test_the_watermark_of_spark_is_shown_as_the_time_that_it_stands_for():
         assert shown(f"{year + 2000}-02-28T23:59:59.999Z") == f"{year:04}-02-28T23:59:59.999Z"
     assert shown("1970-01-01T00:00:00.000Z") is shown(None) is None  # there is none yet
     assert shown("+13969-12-31T23:59:59.999Z") == "11969-12-31T23:59:59.999Z"
+
+
+def test_times_since_1970_travel_as_they_are():
+    schema = pa.schema([("ts", pa.timestamp("us", "UTC"))])
+    clock = SparkClock(wm.within("1 second").bind(schema, schema), Timing(later=False))
+    assert (clock.first, clock.micros(0), clock.micros(clock.last)) == (0, 0, clock.last)
+    assert 2**63 - 2000 < clock.last < 2**63
+    assert clock.watermark("left", 0) is None and clock.watermark("left", 5) == 5_000
+    assert clock.timer("left", 5_001) == 6
+    assert shown("2026-01-05T14:30:00.120Z", later=False) == "2026-01-05T14:30:00.120Z"
+    assert shown("1970-01-01T00:00:00.000Z", later=False) is None
+
+
+@pytest.mark.parametrize("kind", TIMES)
+@pytest.mark.parametrize("later", [True, False])
+def test_a_side_s_watermark_is_ahead_of_spark_s_by_what_that_is_held_back(kind, later):
+    schema = pa.schema([("ts", TIMES[kind][0])])
+    size = 1 if TIMES[kind][0] in (pa.int64(), pa.int32()) else "1 second"
+    window = wm.within(size, lateness=size).bind(schema, schema)
+    held, plain = (SparkClock(window, Timing(later, by)) for by in ((7, 2_500), (0, 0)))
+    now = 1_700_000_000_000
+    for side, by in (("left", 7), ("right", 2_500)):
+        assert held.delay(side) - plain.delay(side) == by
+        assert held.lateness(side) == plain.lateness(side) == plain.delay(side)
+        assert held.watermark(side, now - by) == plain.watermark(side, now)
+        tick = plain.watermark(side, now)
+        assert held.timer(side, tick) == plain.timer(side, tick) - by
+        assert held.watermark(side, held.timer(side, tick) - 1) < tick <= held.watermark(side, held.timer(side, tick))
 
 
 def test_integers_travel_as_milliseconds_back_to_the_year_minus_29():

@@ -1,7 +1,8 @@
 """kill -9, and start again: the results in the Parquet sink are exact, no row lost or doubled.
 
-Real processes: a driver (crash_driver.py) with an inner and a left join, or the left one only, file sources, RocksDB
-with changelog checkpoints. It is killed, or its Python workers, or executors of a standalone cluster, while it works.
+Real processes: a driver (crash_driver.py) with joins by three routes, one of them hot and cold, or the left one only,
+or with a windowed count and a third stream behind a join (behind.py); file sources, RocksDB with changelog checkpoints.
+It is killed, or its Python workers, or executors of a standalone cluster, while it works.
 By default only a few are killed, as time allows; WATERSMEET_CRASHES=10 kills so many at random moments.
 What was hit is written to standard output (pytest -n 0 -s).
 """
@@ -21,10 +22,12 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from .behind import BEHIND, expected
 from .cases import BEGIN, SCHEMA, SECOND, counted, cut, from_duckdb, tuples, write
 from .conftest import ROOT, spark_environment
 from .crash_driver import CASES, JOINING
 from .processes import executors, kill, kill_group, python_workers
+from .standalone import standalone
 
 CRASHES = int(os.environ.get("WATERSMEET_CRASHES", "1"))
 SEED = int(os.environ.get("WATERSMEET_SEED", "1"))
@@ -56,7 +59,7 @@ class Stream:
 
     def start(self, master: str, *hows: str) -> None:
         self.starts += 1
-        self.cases = [CASES[how] for how in hows]
+        self.hows = hows
         with open(self.folder / "driver.log", "ab") as log:
             self.driver = subprocess.Popen(
                 [sys.executable, "-m", "spark.crash_driver", str(self.folder), master, ",".join(hows)],
@@ -151,11 +154,13 @@ class Stream:
             time.sleep(0.1)
 
     def check(self) -> None:
-        results = counted(pq.read_table(self.folder / "answer.parquet"), self.cases)
-        for case, found in zip(self.cases, results, strict=True):
+        results = counted(pq.read_table(self.folder / "answer.parquet"), self.hows)
+        behind = expected(self.data) if self.hows == BEHIND else None
+        for number, (case, found) in enumerate(zip(self.hows, results, strict=True)):
             found = type(found)({pair: n for pair, n in found.items() if pair[0] != -1})
-            right = from_duckdb(self.data, case)
-            assert right.total() > 1000 and (case.how == "inner" or any(r is None for _, r in right))
+            right = behind[number] if behind else from_duckdb(self.data, CASES[case])
+            assert right.total() > (1000 if case != "count" else 10)
+            assert case != "left" or any(r is None for _, r in right)
             assert not right - found, f"{case}: lost {right - found}"
             assert not found - right, f"{case}: doubled or wrong {found - right}"
 
@@ -173,14 +178,15 @@ def stream(tmp_path) -> Iterator[Stream]:
 
 
 @pytest.mark.long
-def test_the_driver_is_killed(stream):
+@pytest.mark.parametrize("hows", [("inner", "left", "hot"), BEHIND], ids=["joins", "behind"])
+def test_the_driver_is_killed(stream, hows):
     """When the sink has a micro-batch that Spark does not know to be done; at other moments, too, if there are to be
     many."""
     pick = random.Random(SEED)
     moments = ["results"] + (["state"] + ["random"] * CRASHES if CRASHES > 1 else [])
     pick.shuffle(moments)
     for moment in moments:
-        stream.start("local[2]", "inner", "left")
+        stream.start("local[2]", *hows)
         stream.wait_for_query()
         stream.wait_for_batches(pick.choice([0, 1, 1]) if moment == "random" else 1)
         if moment == "state":  # some tasks of the micro-batch have committed theirs
@@ -193,7 +199,7 @@ def test_the_driver_is_killed(stream):
             stream.some_time(pick)
         assert stream.running, "the stream is too short for the test"
         say(moment, "-", stream.kill())
-    stream.start("local[2]", "inner", "left")
+    stream.start("local[2]", *hows)
     stream.finish()
     assert stream.starts == len(moments) + 1
     stream.check()
@@ -207,7 +213,7 @@ def test_python_workers_are_killed(stream):
     def kill_workers() -> None:
         say(sum(map(kill, python_workers(stream.driver.pid))), "workers -", stream.point())
 
-    stream.start("local[2,8]", "left")  # a task may fail seven times
+    stream.start("local[2,8]", "left", "hot")  # a task may fail seven times
     stream.wait_for_batches(2)
     for _ in range(CRASHES):
         before = len(stream.begun)
@@ -225,45 +231,8 @@ def test_python_workers_are_killed(stream):
 
 @pytest.fixture
 def cluster(tmp_path) -> Iterator[tuple[str, list[int]]]:
-    """A standalone cluster of two workers: its address, and the workers' process ids."""
-    from pyspark.find_spark_home import _find_spark_home
-
-    home = Path(_find_spark_home())
-    own = {"SPARK_HOME": str(home), "SPARK_LOCAL_DIRS": str(tmp_path / "local"), "SPARK_DAEMON_MEMORY": "256m"}
-    started: list[subprocess.Popen] = []
-
-    def start(name: str, of: str, *arguments: str) -> Path:
-        log = tmp_path / f"{name}.log"
-        with open(log, "wb") as file:
-            command = [home / "bin" / "spark-class", f"org.apache.spark.deploy.{of}", "--host", "127.0.0.1"]
-            started.append(
-                subprocess.Popen(
-                    [*command, "--webui-port", "0", *arguments],
-                    env=environment(tmp_path) | own, stdout=file, stderr=file, start_new_session=True,
-                )  # fmt: skip
-            )
-        return log
-
-    def found(log: Path, pattern: str) -> str:
-        end = time.monotonic() + PATIENCE
-        while not (match := re.search(pattern, log.read_text())):
-            assert time.monotonic() < end and started[-1].poll() is None, log.read_text()[-3000:]
-            time.sleep(0.05)
-        return match[0]
-
-    try:
-        address = found(start("master", "master.Master", "--port", "0"), r"spark://127\.0\.0\.1:\d+")
-        work = "--cores", "1", "--memory", "1g"
-        logs = [start(f"worker{n}", "worker.Worker", *work, "--work-dir", str(tmp_path / f"work{n}"), address)
-                for n in range(2)]  # fmt: skip
-        for log in logs:
-            found(log, "Successfully registered with master")
-        yield address, [process.pid for process in started[1:]]
-    finally:
-        for process in reversed(started):
-            for child in executors(process.pid):
-                kill(child)
-            kill_group(process.pid)
+    with standalone(tmp_path, environment(tmp_path), PATIENCE) as found:
+        yield found
 
 
 @pytest.mark.long
@@ -271,7 +240,7 @@ def test_an_executor_is_killed(stream, cluster):
     """Of two, on a cluster: what it did is done again, by the other or by its successor."""
     pick = random.Random(SEED)
     address, workers = cluster
-    stream.start(address, "left")
+    stream.start(address, "left", "hot")
     stream.wait_for_batches(2)
     for number in range(CRASHES):
         stream.wait(lambda: all(map(executors, workers)), "two executors")

@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 from watersmeet.cli import app
 from watersmeet.spark import runner
 from watersmeet.spark.job import JobError, load
+from watersmeet.spark.session import PackagesMissing, raise_unresolved
 
 JOB = """
 [left]
@@ -161,6 +162,40 @@ def test_a_mistake_that_spark_finds_names_the_key_before_anything_runs(job, spar
     assert not (tmp_path / "out").exists()
 
 
+BROKER = 'format = "kafka"\nservers = "127.0.0.1:1"\ntopic = "t"\nvalue = "json"'
+KAFKA = f'[left]\n{BROKER}\nschema = "id long, ts timestamp, x long"'
+LEFT = '[left]\nformat = "parquet"\npath = "left"'
+
+
+def test_without_the_connector_the_package_to_add_is_named(job, spark):
+    sink = '[sink]\nformat = "parquet"\npath = "out"'
+    for side, before, after in (("left", LEFT, KAFKA), ("sink", sink, f"[sink]\n{BROKER}")):
+        wanted = job(replace={before: after})
+        with pytest.raises(JobError) as error:
+            run(wanted, spark)
+        assert f"job.toml: {side}.format: Spark {spark.version} has no Kafka connector here" in str(error.value)
+        assert f'packages = ["org.apache.spark:spark-sql-kafka-0-10_2.13:{spark.version}"]' in str(error.value)
+    with pytest.raises(JobError, match="left.format: Spark .* has no Kafka connector here"):  # as Spark itself says it
+        runner.read(job(replace={LEFT: KAFKA}), "left", spark)
+
+
+def test_packages_come_too_late_for_a_spark_that_runs(job, monkeypatch):
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")  # as spark-submit sets it
+    wanted = job(replace={"[run]": '[spark]\npackages = ["a:b:1", "c:d:2"]\n[run]'})
+    with pytest.raises(JobError, match="spark: packages are loaded by .* with --packages a:b:1,c:d:2"):
+        run(wanted, None)
+
+
+def test_packages_that_were_not_fetched_are_named_with_the_end_of_the_log():
+    thrown = "Exception: [unresolved dependency: a#b;1: not found, download failed: c#d;2!d.jar]"
+    log = "\n".join([*(f"line {n}" for n in range(100)), thrown, "\tat x.Y"])
+    with pytest.raises(PackagesMissing, match="^Spark could not fetch a:b:1, c:d:2:d.jar; look for") as error:
+        raise_unresolved(log)
+    assert "line 99\nException" in str(error.value) and "line 50" not in str(error.value)
+    assert "x.Y" not in str(error.value)
+    assert raise_unresolved("java: command not found") is None
+
+
 def test_a_query_that_fails_says_what_our_worker_said(job, spark, tmp_path):
     wanted = job()
     times = pa.array([None], pa.timestamp("us", "UTC"))
@@ -216,6 +251,7 @@ def test_ctrl_c_stops_the_command_cleanly(tmp_path):
     assert ids and all(abs(left - right) <= 1 and count == 1 for left, right, count in ids)
 
 
+@pytest.mark.long
 def test_the_first_ctrl_c_says_what_it_waits_for_and_the_second_stops_at_once(job, tmp_path):
     """The micro-batch sleeps for minutes: only the second may end it."""
     slow = """path = "left"\nwhere = "length(reflect('java.lang.Thread', 'sleep', 300000L)) > 0" """

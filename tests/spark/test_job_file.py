@@ -67,6 +67,7 @@ def test_options_become_text_and_names_may_have_dots(job_file):
     "startingOffsets" = "earliest"
     includeHeaders = true
     maxOffsetsPerTrigger = 1000
+    subscribe = "trades"
     """
     job = load(job_file(replace={'format = "parquet"\npath = "trades"': left}))
     assert job.left.options == {
@@ -74,7 +75,89 @@ def test_options_become_text_and_names_may_have_dots(job_file):
         "startingOffsets": "earliest",
         "includeHeaders": "true",
         "maxOffsetsPerTrigger": "1000",
+        "subscribe": "trades",
     }
+
+
+KAFKA = """
+[left]
+format = "kafka"
+servers = "broker:9092"
+topic = "trades"
+value = "json"
+schema = "id bigint, price double, ts timestamp"
+bad_rows = "drop"
+where = "price > 0"
+
+[right]
+format = "Kafka"
+value = "arrow"
+schema = "price double, ts timestamp"
+options.KAFKA.bootstrap.servers = "broker:9092"
+options.subscribePattern = "quotes.*"
+
+[join]
+on = "abs(l.price - r.price) <= 0.05"
+window = "within 1 second"
+
+[sink]
+format = "kafka"
+servers = "broker:9092"
+topic = "matches"
+value = "json"
+key = "concat(id, '-', ts_right)"
+
+[run]
+checkpoint = "checkpoint"
+
+[spark]
+packages = ["org.apache.spark:spark-sql-kafka-0-10_2.13:4.3.0"]
+"""
+
+
+def test_kafka_has_keys_of_its_own(job_file):
+    job = load(job_file(KAFKA))
+    assert job.left.options == {"kafka.bootstrap.servers": "broker:9092", "subscribe": "trades"}
+    assert job.right.options == {"KAFKA.bootstrap.servers": "broker:9092", "subscribePattern": "quotes.*"}
+    assert job.sink.options == {"kafka.bootstrap.servers": "broker:9092", "topic": "matches"}
+    assert (job.left.value, job.right.value, job.sink.value) == ("json", "arrow", "json")
+    assert job.sink.key == "concat(id, '-', ts_right)"
+    assert job.bad_rows == ("drop", "fail")
+    assert job.spark.packages == ("org.apache.spark:spark-sql-kafka-0-10_2.13:4.3.0",)
+
+
+@pytest.mark.parametrize(("given", "expected"), [('"drop"', ("drop", "drop")), ('["fail", "drop"]', ("drop", "drop"))])
+def test_bad_rows_of_a_side_go_before_those_of_the_join(job_file, given, expected):
+    text = KAFKA.replace("[join]\n", f"[join]\nbad_rows = {given}\n")
+    assert load(job_file(text)).bad_rows == expected
+    text = text.replace('bad_rows = "drop"\nwhere', 'bad_rows = "fail"\nwhere')
+    assert load(job_file(text)).bad_rows == ("fail", "drop")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        ('servers = "broker:9092"\ntopic = "trades"', 'topic = "trades"', 'left.servers: is missing: "broker:9092"'),
+        ('topic = "trades"\n', "", 'left.topic: is missing: "trades"'),
+        ('topic = "matches"\n', "", "sink.topic: is missing"),
+        ('topic = "trades"', 'topic = "t"\noptions.subscribe = "t"', "left.topic: and options.subscribe cannot both"),
+        ('value = "json"\nschema', 'value = "avro"\nschema', "left.value: must be one of json, arrow, not 'avro'"),
+        ('value = "json"\nkey', 'value = "arrow"\nkey', "sink.value: must be \"json\", not 'arrow'"),
+        ('value = "json"\nkey', "key", 'sink.value: is missing: "json"'),
+        ('schema = "id bigint, price double, ts timestamp"\n', "", "left.schema: is missing: what is in the json"),
+        ('value = "json"\nschema', "schema", 'left.value: is missing: "json" or "arrow"'),
+        ('bad_rows = "drop"', 'bad_rows = "skip"', "left.bad_rows: must be one of fail, drop, not 'skip'"),
+        ('[left]\nformat = "kafka"', '[left]\nformat = "csv"', 'left.servers: is for format = "kafka", and this'),
+        ('"org.apache.spark:spark-sql-kafka-0-10_2.13:4.3.0"', '"kafka"', 'spark.packages: must be "group:artifact:'),
+        ("[spark]", '[spark]\nconf.spark.jars.packages = "a:b:1"', "spark.packages: and conf.spark.jars.packages"),
+    ],
+)
+def test_a_mistake_about_kafka_names_the_key(job_file, before, after, message):
+    assert before in KAFKA
+    path = job_file(KAFKA.replace(before, after))
+    with pytest.raises(JobError) as error:
+        load(path)
+    assert str(error.value).startswith(f"{path}: {message}")
 
 
 def test_each_side_may_have_its_time_and_lateness(job_file):
@@ -164,7 +247,18 @@ def test_the_job_of_the_documentation_is_one(tmp_path, monkeypatch):
     monkeypatch.setenv("BROKER", "broker:9092")
     job = load(tmp_path / "job.toml")
     assert job.right.options["kafka.bootstrap.servers"] == "broker:9092"
-    assert len(job.right.select) == 3
+    assert job.right.options["subscribe"] == "quotes"
+
+
+def test_the_jobs_of_the_page_about_kafka_are_some(tmp_path, monkeypatch):
+    page = (Path(__file__).parents[2] / "docs" / "kafka.md").read_text()
+    whole, jars = (block.partition("```")[0] for block in page.split("```toml\n")[1:])
+    monkeypatch.setenv("BROKER", "broker:9092")
+    (tmp_path / "job.toml").write_text(whole)
+    job = load(tmp_path / "job.toml")
+    assert job.bad_rows == ("drop", "drop") and job.sink.options["topic"] == "matches"
+    (tmp_path / "job.toml").write_text(whole.partition("[spark]")[0] + jars)
+    assert load(tmp_path / "job.toml").spark.conf["spark.jars"].count(".jar") == 4
 
 
 def test_every_key_is_documented():
@@ -173,3 +267,8 @@ def test_every_key_is_documented():
         for key in fields(table):
             if (table, key.name) != (Join, "options"):
                 assert f"`{key.name}`" in page
+
+
+def test_a_job_may_pick_one_partner(job_file):
+    job = load(job_file(replace={"[join]\n": '[join]\npick = "nearest"\npick_by = "abs(l.price - r.price)"\n'}))
+    assert job.join.options == {"pick": "nearest", "pick_by": "abs(l.price - r.price)"}

@@ -24,7 +24,7 @@ def record(batch, rows, took_ms, *, out=None, late=None, watermark="1970-01-01T0
 
 
 def test_micro_batches_add_up():
-    totals = Totals()
+    totals = Totals(before_1970=True)
     totals.add(record(0, 1000, 500, out=300, late=(0, 1)))
     totals.add(record(1, 2000, 1000, out=100, late=(2, 0), watermark="4026-01-05T14:30:00.120Z"))
     assert (totals.rows_in, totals.rows_out, totals.late, totals.batches) == (3000, 400, (2, 1), 2)
@@ -45,7 +45,7 @@ def test_micro_batches_add_up():
 
 
 def test_an_idle_record_changes_only_the_rates():
-    totals = Totals()
+    totals = Totals(before_1970=True)
     totals.add(record(0, 1000, 500, out=300, late=(0, 1)))
     totals.add(record(1, 0, 20, out=0, late=(0, 0)))
     assert (totals.rows_in, totals.batches, totals.in_per_s, totals.seconds) == (1000, 1, 0, [0.5])
@@ -54,7 +54,7 @@ def test_an_idle_record_changes_only_the_rates():
 
 
 def test_the_first_micro_batch_is_no_measure_of_speed():
-    totals = Totals()
+    totals = Totals(before_1970=True)
     totals.add(record(0, 1000, 50_000, out=300, late=(0, 0)))
     assert dict(facts(totals))["rows in"] == "1,000  (first micro-batch: workers start)"
     assert dict(facts(totals))["rows out"] == "300"
@@ -68,7 +68,7 @@ def test_the_first_micro_batch_is_no_measure_of_speed():
 
 
 def test_rows_out_are_the_sinks_where_nobody_else_counts():
-    totals = Totals()
+    totals = Totals(before_1970=True)
     totals.add(record(0, 10, 100))
     assert totals.rows_out is None
     assert dict(facts(totals))["rows out"] == dict(facts(totals))["late rows"] == "-"
@@ -88,7 +88,7 @@ def of_sides(batch, left, right, stored, second, bad=0):
 
 def test_rows_in_are_those_of_the_join_where_it_counts_them():
     """Spark counts rows of a source twice that is read twice."""
-    totals = Totals()
+    totals = Totals(before_1970=True)
     totals.add(of_sides(0, 10, 5, 0, None, bad=2))
     assert (totals.rows_in, totals.bad) == (17, (2, 0))
     assert dict(facts(totals))["bad rows"] == "2 left, 0 right"
@@ -96,7 +96,7 @@ def test_rows_in_are_those_of_the_join_where_it_counts_them():
 
 
 def test_a_silent_side_that_holds_the_watermark_is_worth_a_warning():
-    totals = Totals()
+    totals = Totals(before_1970=True)
     totals.add(of_sides(0, 10, 10, 20, None))
     for number in range(1, 4):
         assert totals.warning is None
@@ -106,9 +106,9 @@ def test_a_silent_side_that_holds_the_watermark_is_worth_a_warning():
         "give the window an idle_after, so that it is not waited for"
     )
     console = Console(file=io.StringIO(), width=80)
-    console.print(panel(Watch(None), "job", "running"))
+    console.print(panel(Watch(None, before_1970=True), "job", "running"))
     assert "warning" not in console.file.getvalue()
-    watch = Watch(None)
+    watch = Watch(None, before_1970=True)
     watch.totals = totals
     console.print(panel(watch, "job", "running"))
     assert "warning: right has sent nothing for 3 micro-batches" in console.file.getvalue()
@@ -117,7 +117,7 @@ def test_a_silent_side_that_holds_the_watermark_is_worth_a_warning():
 
 
 def test_a_side_that_never_sent_anything_is_silent_too():
-    totals = Totals()
+    totals = Totals(before_1970=True)
     for number in range(3):
         totals.add(of_sides(number, 0, 10, 10 * number, None))
     assert totals.warning.startswith("left has sent nothing for 3 micro-batches")
@@ -156,7 +156,7 @@ def test_a_watch_sees_every_batch_of_a_real_query_once(spark, tmp_path):
     source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 10).load()
     query = source.writeStream.format("noop").option("checkpointLocation", str(tmp_path)).start()
     try:
-        watch = Watch(query)
+        watch = Watch(query, before_1970=True)
         while query.lastProgress is None or query.lastProgress["batchId"] < 3:  # some go by unwatched
             pass
         watch.poll()

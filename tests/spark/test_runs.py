@@ -147,6 +147,16 @@ def test_rows_without_a_usable_time_are_left_out_and_counted_if_so_asked(tmp_pat
     assert (spark.counts["bad_left"], spark.counts["bad_right"]) == (2, 3)
 
 
+def test_bad_rows_may_be_left_out_of_one_side_only(tmp_path):
+    spec = specified("l.x = r.x", wm.within(5), "inner", SCHEMA, SCHEMA, bad_rows=("fail", "drop"))
+    bad = pa.table({"ts": [1_000, None], "x": [3, 4], "text": ["a", "b"]}, schema=SCHEMA)
+    spark = StandIn(spec, tmp_path)
+    spark.batch(None, bad)
+    assert (spark.counts["rows_right"], spark.counts["bad_right"]) == (1, 1)
+    with pytest.raises(ValueError, match="time column 'ts' of the left stream is null"):
+        spark.batch(bad, None)
+
+
 def test_a_date_that_does_not_fit_beside_timestamps_is_a_bad_row(tmp_path):
     left = pa.schema([("ts", pa.date32()), ("x", pa.int64()), ("text", pa.string())])
     right = SCHEMA.set(0, pa.field("ts", pa.timestamp("us")))

@@ -13,7 +13,7 @@ TITLES = {  # of the rounds the median, and the best in brackets
     "fan_out": "1,000 tuples/s by the fan-out of SplitJoin's trees",
     "windows": "1,000 tuples/s of SplitJoin over the same windows by number and by time",
     "ordering": "1,000 tuples/s by the order of SplitJoin's results",
-    "shared": "1,000 tuples/s by threads, PIM-Trees, |x - y| <= 2 over last(window), counted",
+    "shared": "1,000 tuples/s by threads, trees as indexes, |x - y| <= 2 over last(window), counted",
     "tasks": "1,000 tuples/s by the tuples of a task, PIM-Trees that threads share",
     "routes": "1,000 tuples/s of StreamJoin by route, |x - y| <= 2 over last(window), positions out",
     "ordered": "1,000 tuples/s of StreamJoin by the order of its results, same join",

@@ -7,7 +7,7 @@ The second form needs numpy, numba and pyarrow only. Parts are functions that ge
     windows      SplitJoin over the same windows by number and by time                            (section 7.4)
     ordering     SplitJoin's results without order, in outer and inner order, in pieces           (fig. 19)
     latency      from a tuple's arrival until it meets a partner, and until it is done, by cores  (figs. 13, 15, 18)
-    shared       PIM-Trees that threads share, merges that block, round-robin partitioning        (PIM, figs. 8a, 9)
+    shared       PIM-Trees that threads share, merges that block, Bw-Trees, round-robin           (PIM, figs. 8a, 13c)
     tasks        the first of these by the size of a task                                         (PIM, section 4.1)
     routes       StreamJoin by route and cores
     ordered      StreamJoin by the order of its results

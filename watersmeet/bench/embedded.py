@@ -1,6 +1,6 @@
 """The embedded engine, measured: `watersmeet bench embedded`.
 
-Seven parts, each checked as well as timed (see workloads.py for the streams, race.py for how contenders take
+Parts, each checked as well as timed (see workloads.py for the streams, race.py for how contenders take
 turns):
 
     band_last   one thread, pairs out, against np.argsort of a window of keys, and against a nested loop
@@ -8,9 +8,15 @@ turns):
                 symmetric hash join (symmetric.py)
     subwindows  a whole window in one structure that forgets, against chains of 1 to 8 subwindows: the same joins, one
                 thread
-    cores       A2 and B on one core, two, four, ... up to as many as there are: as processes, and as threads of one
+    cores       A2, B and a band over last(n) on one core, two, four, ... up to as many as there are: as processes, and
+                as threads of one; and how the time of a push divides (core_counts.py)
     push        what a push costs however few its rows are: 1, 16 and 256 of them, an equality and a band, one thread
     count       A2 with its results counted, all cores
+    sort        what it takes to put the keys of a batch in order, against np.argsort, one thread (sort.py)
+    page        what a live page costs the join that it shows, with and without browsers (page.py)
+    boxes       bands over several columns, against cells and trees by hand (boxes.py)
+    asof        the latest partner of each left row, against Polars' and DuckDB's as-of joins (asof.py)
+    aggregates  an inequality, a count and a sum for each left row, one core; and a few of them with the pairs made
 
 Of the rounds of each contender all are kept; ratios are by the medians, with those of the best beside them.
 
@@ -21,23 +27,26 @@ windows and a few batches to show that everything works: its ratios are not held
 from __future__ import annotations
 
 import gc
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from watersmeet.bench import targets, workloads
+from watersmeet.bench import aggregates, asof, boxes, core_counts, page, sort, targets, workloads
 from watersmeet.bench.baselines import argsort_speed, baseline, last_rows, nested_loops
 from watersmeet.bench.checksum import AnswersDiffer, Checksum
 from watersmeet.bench.frame import Bench, check_least, check_names
 from watersmeet.bench.peers import PEERS, Peer
+from watersmeet.bench.plain import command_line
 from watersmeet.bench.race import FILL_ROWS, Lane, Ours, agree, peer_lane
 from watersmeet.bench.rounds import median
 from watersmeet.bench.symmetric import SymmetricHashJoin
 from watersmeet.bench.workloads import Workload
 from watersmeet.workers import all_cores
 
-PARTS = ("band_last", "A2", "B", "subwindows", "cores", "push", "count")
+PARTS = ("band_last", "A2", "B", "subwindows", "cores", "sort", "push", "count", "boxes", "asof", "aggregates", "page")
 OURS = "watersmeet"
 
 
@@ -55,6 +64,11 @@ class Sizes:
     subwindows: tuple[int | None, ...] = (None, 1, 2, 4, 8)  # None: as the index chooses
     push_rows: tuple[int, ...] = (1, 16, 256)
     push_pairs: int = 500  # pushes of either side in a round
+    by_hand_window: int = 1_000_000  # rows a side of boxes and as-of joins
+    by_hand_batches: tuple[int, ...] = (5_000, 50_000)
+    by_hand_rounds: int = 9
+    page_turn: float = 3.0  # seconds; a page takes a sample every second
+    page_rounds: int = 12
 
 
 FULL = Sizes()
@@ -65,6 +79,11 @@ QUICK = Sizes(
     batches=(5_000, 50_000),
     turn=0.2,
     rounds=2,
+    by_hand_window=50_000,
+    by_hand_batches=(2_500, 10_000),
+    by_hand_rounds=3,
+    page_turn=1.0,
+    page_rounds=2,
 )
 
 
@@ -73,33 +92,26 @@ def run(
     only: Sequence[str] | None = None,
     out: Path | str | None = None,
     rounds: int | None = None,
+    most: int | None = None,
     *,
     sizes: Sizes | None = None,
     say: Callable[[str], None] | None = None,
 ) -> dict[str, Any]:
-    """Measure, check, store. `only` names parts; `say` gets a line a measurement (default: standard error)."""
+    """Measure, check, store. `only` names parts; `most` is how many cores the part `cores` uses (default: all of the
+    machine); `say` gets a line a measurement (default: standard error)."""
     check_names("only", only, PARTS)
     check_least("rounds", rounds, 1)
+    check_least("most", most, 1)
     judged = not quick and sizes is None
     sizes = sizes or (QUICK if quick else FULL)
-    sizes = replace(sizes, rounds=rounds or sizes.rounds)
-    bench = Embedded(sizes, judged, say)
+    if rounds:
+        sizes = replace(sizes, rounds=rounds, by_hand_rounds=rounds, page_rounds=rounds)
+    bench = Embedded(sizes, judged, say, most)
 
     def measure() -> None:
         for part in PARTS:
             if not only or part in only:
-                if part == "band_last":
-                    bench.last()
-                elif part == "subwindows":
-                    bench.subwindows()
-                elif part == "cores":
-                    bench.cores()
-                elif part == "push":
-                    bench.push()
-                elif part == "count":
-                    bench.count()
-                else:
-                    bench.within(part)
+                getattr(bench, part)()
 
     return bench.report("embedded", quick, {"rounds": sizes.rounds, "within_seconds": sizes.seconds}, measure, out)
 
@@ -107,13 +119,14 @@ def run(
 class Embedded(Bench):
     """Part by part."""
 
-    def __init__(self, sizes: Sizes, judged: bool, say: Callable[[str], None] | None) -> None:
+    def __init__(self, sizes: Sizes, judged: bool, say: Callable[[str], None] | None, most: int | None = None) -> None:
         super().__init__(judged, say)
         self.sizes = sizes
+        self.most = most or all_cores()
 
     # -- band_last: against sorting and a nested loop ---------------------------------------------------
 
-    def last(self) -> None:
+    def band_last(self) -> None:
         sizes = self.sizes
         found: dict[tuple[int, int], Lane] = {}
         for window in sizes.windows:
@@ -163,19 +176,24 @@ class Embedded(Bench):
 
     # -- A2 and B: against hand-rolled joins ------------------------------------------------------------
 
-    def within(self, part: str) -> None:
-        make = workloads.a2 if part == "A2" else workloads.b
+    def A2(self) -> None:
         symmetric: SymmetricHashJoin | None = None
-        available = [peer for peer in PEERS if self.available(peer)]
-        if part == "A2" and self.available(SymmetricHashJoin):
-            workload = make(self.sizes.batches[0], seconds=self.sizes.seconds)
+        if self.available(SymmetricHashJoin):
+            workload = workloads.a2(self.sizes.batches[0], seconds=self.sizes.seconds)
             symmetric = SymmetricHashJoin(workload, self.sizes.unbounded_windows * workload.window_rows)
         try:
-            for batch in self.sizes.batches:
-                self.against_peers(make(batch, seconds=self.sizes.seconds), available, symmetric)
+            self.within(workloads.a2, symmetric)
         finally:
             if symmetric:
                 symmetric.close()
+
+    def B(self) -> None:
+        self.within(workloads.b, None)
+
+    def within(self, make: Callable[..., Workload], symmetric: SymmetricHashJoin | None) -> None:
+        available = [peer for peer in PEERS if self.available(peer)]
+        for batch in self.sizes.batches:
+            self.against_peers(make(batch, seconds=self.sizes.seconds), available, symmetric)
 
     def available(self, peer: type[Peer] | type[SymmetricHashJoin]) -> bool:
         why = peer.missing()
@@ -264,23 +282,18 @@ class Embedded(Bench):
             self.among_ourselves("subwindows", workload, forms)
 
     def cores(self) -> None:
-        cores = all_cores()
-        counts = [1 << i for i in range(cores.bit_length()) if 1 << i < cores] + [cores]
-        for make, route in ((workloads.a2, "hash"), (workloads.b, "cells")):
-            forms: dict[str, dict[str, Any]] = {"1": {"cores": 1}}
-            for each in (route, "single"):
-                forms |= {f"{n}, {each}": {"cores": n, "route": each} for n in counts[1:]}
-            for batch in self.sizes.batches[1:]:
-                self.among_ourselves("cores", make(batch, seconds=self.sizes.seconds), forms)
+        core_counts.measure(self, self.most)
 
-    def among_ourselves(self, part: str, workload: Workload, forms: dict[str, dict[str, Any]]) -> None:
+    def among_ourselves(
+        self, part: str, workload: Workload, forms: dict[str, dict[str, Any]], kind: type[Lane] = Lane
+    ) -> list[Lane]:
         """A race of joins that differ in their options."""
         sizes = self.sizes
         output = "rows" if workload.spacing_us else "pairs"
         lanes = []
         for form, options in forms.items():
             join = Ours(workload, output=output, **options)
-            lane = Lane(f"{workload.name}, {join.index}", form, workload, join)
+            lane = kind(f"{workload.name}, {join.index}", form, workload, join)
             lane.fill(2 * workload.window_rows)
             lane.turn(sizes.turn / 2, timed=False)
             lanes.append(lane)
@@ -290,8 +303,9 @@ class Embedded(Bench):
         checked = agree(lanes)
         for lane in lanes:
             self.record(lane.result() | {"workload": part, "checked_pairs": checked.pairs})
-        del lanes
+            lane.leave()
         gc.collect()
+        return lanes
 
     # -- push, count: the cost of a call, and of a tuple when nothing is made of it ---------------------
 
@@ -343,6 +357,39 @@ class Embedded(Bench):
             window=workload.window_rows, batch=workload.batch_rows,
         )  # fmt: skip
 
+    # -- sort, boxes, asof, aggregates, page: files of their own ----------------------------------------
+
+    def sort(self) -> None:
+        sort.measure(self, self.sizes.batches, self.sizes.rounds, self.sizes.turn)
+
+    def boxes(self) -> None:
+        sizes = self.sizes
+        if self.installed("boxes", "duckdb", "scipy"):
+            boxes.measure(self, sizes.by_hand_window, sizes.by_hand_batches[-1], sizes.by_hand_rounds)
+
+    def asof(self) -> None:
+        sizes = self.sizes
+        if self.installed("asof", "duckdb", "polars"):
+            asof.measure(self, sizes.by_hand_window, sizes.by_hand_batches, sizes.by_hand_rounds)
+
+    def installed(self, part: str, *packages: str) -> bool:
+        missing = [name for name in packages if find_spec(name) is None]
+        if missing:
+            self.skipped[part] = f"{' and '.join(missing)} not installed: pip install 'watersmeet[bench]'"
+        return not missing
+
+    def page(self) -> None:
+        page.measure(self, self.sizes.page_turn, self.sizes.page_rounds)
+
+    def aggregates(self) -> None:
+        batch = 50_000
+        window = 20 * batch if self.judged else 4 * batch
+        speeds = aggregates.measure(self.record, window, batch, self.sizes.rounds, self.sizes.turn)
+        self.ratio(
+            "aggregates", f"{targets.AGGREGATES / 1e6:g} M left rows/s", median(speeds) / targets.AGGREGATES,
+            1.0, best=max(speeds) / targets.AGGREGATES, window=window, batch=batch,
+        )  # fmt: skip
+
     # -- collecting -------------------------------------------------------------------------------------
 
     def record(self, row: dict[str, Any]) -> None:
@@ -352,6 +399,9 @@ class Embedded(Bench):
             f"{row['workload']}, window {row['window']:,}{batch}: {row['contender']} ({row['form']}) "
             f"{median(row['rounds']) / 1e6:.4g} M tuples/s, best {row['tuples_per_s'] / 1e6:.4g}"
         )
+        spent = row.get("milliseconds", {})
+        if spent.get("busiest"):
+            self.say("    ms a push: " + ", ".join(f"{key} {value:.2f}" for key, value in spent.items()))
 
 
 def in_one_push(lane: Lane) -> Checksum:
@@ -394,3 +444,14 @@ def whole_checksum(workload: Workload, rows: int) -> Checksum:
             batch = workload.rows(side, start, min(workload.window_rows, rows - start))
             total += ours.check(ours.push(side, batch))
     return total
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command where nothing but the engine is installed: those parts that need nothing more."""
+    size = ("--most", "cores that the part cores uses (default: all)")
+    about = "Measure the embedded engine."
+    return command_line("embedded", about, PARTS, size, run, lambda most: False, arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

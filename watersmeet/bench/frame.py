@@ -74,7 +74,8 @@ class Bench:
     def report(
         self, name: str, quick: bool, about: dict[str, Any], measure: Callable[[], None], out: Path | str | None
     ) -> dict[str, Any]:
-        """Measure; the results with all that a reader must know of them, stored if `out` is given."""
+        """Measure; the results with all that a reader must know of them, stored if `out` is given. After Ctrl-C those
+        that there are, and also, though the run has failed, after any error."""
         out = Path(out) if out is not None else None
         if out is not None and not out.parent.is_dir():
             raise ValueError(f"out must be in a folder that exists, got {out}")
@@ -86,7 +87,16 @@ class Bench:
             "command": command(name),
             "machine": machine.describe(),
         } | about
-        measure()
+        failed: BaseException | None = None
+        try:
+            measure()
+        except BaseException as error:
+            if not self.results:
+                raise
+            failed = error
+            self.skipped["what was to follow"] = (
+                "interrupted by Ctrl-C" if isinstance(error, KeyboardInterrupt) else f"{type(error).__name__}: {error}"
+            )
         report |= {
             "results": self.results,
             "ratios": self.ratios,
@@ -95,4 +105,6 @@ class Bench:
         }
         if out is not None:
             out.write_text(json.dumps(report, indent=1) + "\n")
+        if failed is not None and not isinstance(failed, KeyboardInterrupt):
+            raise failed
         return report

@@ -16,6 +16,7 @@ answers are compared; index_structures.py and index_joins.py say how, index_data
     asymmetric     windows, and rates, that differ                                          (PIM, figures 11b, c)
     distributions  Gaussian, Gamma and other keys; keys that increase                       (PIM, figure 12b)
     drift          keys whose distribution moves                                            (PIM, figure 13)
+    opencl         BI-Sort on OpenCL, beside that of the CPU and the tables                 (PanJoin, figure 14)
 
 Sizes follow from the largest window, 2^23 unless told otherwise: 2^20 where the papers have that, 2^18 and 2^16 where
 many joins are compared. `run` returns plain data, with what the papers claim held against it (index_claims.py), and
@@ -36,9 +37,11 @@ from watersmeet.bench.frame import Bench, check_least, check_names
 from watersmeet.bench.index_claims import claims
 from watersmeet.bench.index_data import DISTRIBUTIONS, INCREASING, Streams, band_for
 from watersmeet.bench.index_joins import EQUALITY, LOOP, ORDERED, TREES, Joins
+from watersmeet.bench.index_opencl import ONE_UNIT, opencl_contenders
 from watersmeet.bench.index_structures import CONTENDERS, Row, Structures, Subwindow, convergence, shapes
 from watersmeet.bench.plain import command_line
 from watersmeet.bench.rounds import median
+from watersmeet.device import NoDevice
 from watersmeet.index import Adaptive, BTree, FrozenBTree, IMTree, PIMTree, RaPTable
 
 LEAST = 10  # log2 of the smallest "largest window" with room for all parts
@@ -257,6 +260,32 @@ class Indexes(Bench):
             )  # fmt: skip
             self.joins.drift("drift", streams, indexes, f"r = {drift:g}")
 
+    # -- devices ----------------------------------------------------------------------------------------
+
+    def on_opencl(self) -> None:
+        try:
+            contenders = opencl_contenders()
+        except NoDevice as error:
+            self.say(f"opencl is left out: {error}")
+            return
+        subwindow, batches = Subwindow(self.sizes.rows(0)), self.sizes.structure_batches[-2:]
+        keyed = Subwindow(subwindow.rows, subwindow.rows)
+        filled = self.structures.inserts("opencl", keyed, batches, contenders)
+        for batch in batches:
+            self.structures.lookups("opencl", keyed, batch, 0, 1.0, "equality", filled, batch)
+        for what in ("insert", "equality, find", "equality, count"):
+            for form, against in (("", "BI-Sort of the CPU, one thread"), (ONE_UNIT, "the same, with one unit")):
+                self._to_bisort(batches[-1], what, form, against)
+
+    def _to_bisort(self, batch: int, what: str, form: str, against: str) -> None:
+        rows = {
+            (row["contender"], row["form"]): row for row in self.results
+            if (row["part"], row["batch"], row["setting"]) == ("opencl", batch, what)
+        }  # fmt: skip
+        ours, theirs = rows["opencl_bisort", form], rows["bisort", ""]
+        value, best = (of(theirs["rounds"]) / of(ours["rounds"]) for of in (median, min))
+        self.ratio("opencl", f"{against}: {what}", value, best=best, window=ours["window"], batch=batch)
+
     # -- collecting -------------------------------------------------------------------------------------
 
     def compare(self) -> None:
@@ -326,6 +355,7 @@ PARTS: dict[str, Callable[[Indexes], None]] = {
     "asymmetric": Indexes.by_asymmetry,
     "distributions": Indexes.by_distribution,
     "drift": Indexes.by_drift,
+    "opencl": Indexes.on_opencl,
 }
 
 

@@ -40,7 +40,7 @@ def claims(results: list[Row], judged: bool = True) -> list[Row]:
 def _claims(results: list[Row]) -> Claims:
     found = Found(results)
     for judge in (_bisort, _rap_table, _wib_tree, _band_probes, _trees, _chains, _merging, _steps, _matches, _memory,
-                  _asymmetry, _distributions, _drift):  # fmt: skip
+                  _asymmetry, _distributions, _drift, _opencl):  # fmt: skip
         yield from judge(found)
 
 
@@ -362,3 +362,40 @@ def _drift(found: Found) -> Claims:
         yield claim("M9", says, paper, [during[drift]], low, high, percent)
     after = [speeds["after"] / speeds["before"] for speeds in phases.values()]
     yield claim("M9", "PIM-Tree after the drift, to before, all r", "recovers", after, 1.0, None, percent)
+
+
+def _opencl(found: Found) -> Claims:
+    batches = sorted({row["batch"] for row in found.rows("opencl")})
+    if not batches:
+        return
+
+    def over(name: str, theirs: str, ours: str) -> list[float]:
+        """How much faster BI-Sort on OpenCL is, batch by batch."""
+        ratios = []
+        for batch in batches:
+            (other,) = found.rows("opencl", batch=batch, setting=theirs, contender=name, form="")
+            (own,) = found.rows("opencl", batch=batch, setting=ours, contender="opencl_bisort", form="")
+            ratios.append(other["ns_per_tuple"] / own["ns_per_tuple"])
+        return ratios
+
+    def over_tables(theirs: str, ours: str) -> list[float]:
+        return over("rap_table", theirs, ours) + over("wib_tree", theirs, ours)
+
+    find, count = "equality, find", "equality, count"
+    yield claim(
+        "P11", "BI-Sort's inserts on OpenCL over the CPU's, subwindow 2^23, batches of 64K and 256K", "0.4x to 0.6x",
+        over("bisort", "insert", "insert"), low=0.4,
+    )  # fmt: skip
+    yield claim(
+        "P11", "its inserts over the CPU's RaP-Table and WiB+-Tree", "faster, batches above 64K",
+        over_tables("insert", "insert"), low=1.0,
+    )  # fmt: skip
+    yield claim(
+        "P11", "its equality probes with one partner over theirs, giving ranges (counting)",
+        "faster, batches above 64K", over_tables(find, count), low=1.0,
+    )  # fmt: skip
+    yield claim("P11", "the same, making pairs", "-", over_tables(find, find))
+    yield claim(
+        "P11", "its equality probes with one partner over BI-Sort's on the CPU, both giving ranges",
+        "above 0.13x: less energy a tuple, at 7.9 W to 60", over("bisort", count, count), low=0.13,
+    )  # fmt: skip

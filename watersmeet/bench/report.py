@@ -81,6 +81,14 @@ def tables(results: dict[str, Any]) -> list[Table]:
         return spark_tables(results)
     if results["benchmark"] == "index":
         return index_tables(results)
+    if results["benchmark"] == "gpu":
+        from watersmeet.bench.gpu_tables import gpu_tables
+
+        return gpu_tables(results)
+    if results["benchmark"] == "skew":
+        from watersmeet.bench.skew_tables import skew_tables
+
+        return skew_tables(results)
     if results["benchmark"] == "cores":
         from watersmeet.bench.core_tables import core_tables
 
@@ -112,11 +120,22 @@ def tables(results: dict[str, Any]) -> list[Table]:
 
 def spark_tables(results: dict[str, Any]) -> list[Table]:
     """The same of a run on Spark."""
-    found, seconds = [], results["within_seconds"]
+    tables, seconds = [], results["within_seconds"]
     for part, template in SPARK_TITLES.items():
         speeds = [row for row in results["results"] if row["workload"] == part]
         ratios = [row for row in results["ratios"] if row["workload"] == part]
         if not speeds:
+            continue
+        if part == "kafka":
+            header = ["stream", "contender", "seconds", "micro-batches", "messages out"]
+            rows = [
+                [stream, row["contender"], ", ".join(f"{what} {s:.2f}" for what, s in found["seconds"].items())]
+                + [str(len(found["batches"])), f"{found['rows_out']:,}"]
+                for row in speeds
+                for stream, found in row["streams"].items()
+            ]
+            tables.append((template, header, rows))
+            tables.append((f"{part}: watersmeet, times the same without a join", RATIOS, [*map(ratio_cells, ratios)]))
             continue
         header = ["contender", "rounds", "input rows/s", "best", "result rows/s", "best", "results", "cold batch"]
         header += ["median batch", "state"]
@@ -126,10 +145,10 @@ def spark_tables(results: dict[str, Any]) -> list[Table]:
             + [f"{median(row['cold_s']):.2f} s", f"{median_batch(row):.2f} s", state_bytes(row)]
             for row in speeds
         ]
-        found.append((template.format(seconds=seconds, short=seconds / 200), header, rows))
+        tables.append((template.format(seconds=seconds, short=seconds / 200), header, rows))
         if ratios:
-            found.append((f"{part}: watersmeet relative to others", RATIOS, [ratio_cells(row) for row in ratios]))
-    return found
+            tables.append((f"{part}: watersmeet relative to others", RATIOS, [ratio_cells(row) for row in ratios]))
+    return tables
 
 
 def index_tables(results: dict[str, Any]) -> list[Table]:
@@ -206,6 +225,7 @@ INDEX_TITLES = {  # of the rounds the median, and the best in brackets
     "asymmetric": "M tuples/s, windows or rates that differ",
     "distributions": "M tuples/s, by the distribution of keys",
     "drift": "M tuples/s, before, while and after the keys' distribution moves by r of its range",
+    "opencl": "ns a tuple, BI-Sort on OpenCL (all units, and one) beside that of the CPU and the tables (one thread)",
 }
 
 
@@ -231,6 +251,10 @@ SPARK_TITLES = {
     "D": "D on Spark: l.device = r.device within {seconds:g} s, texts, out of order, left join",
     "A, flat": "A on Spark: 40 micro-batches, and a window 20 times as large",
     "B, flat": "B on Spark: 40 micro-batches, and a window 20 times as large",
+    "L, flat": "A as a left join on Spark: 20 micro-batches, and a window 20 times as large",
+    "first": "The first micro-batches of a fresh session",
+    "skew": "Hot keys on Spark: an equality, Zipf 1.5 (Z) and uniform keys (U), by route",
+    "kafka": "From topic to topic: small micro-batches, and latency from a message to its result",
 }
 
 TITLES = {
@@ -241,6 +265,11 @@ TITLES = {
     "cores": "cores: how many share the work",
     "push": "push: a few rows at a time into a window of 10,000, one thread, full rows out",
     "count": "count: l.key = r.key within {seconds:g} s, all cores, results counted",
+    "boxes": "boxes: bands over several columns, all cores, full rows out",
+    "sort": "sort: the keys of a batch put in order, with their rows, one thread",
+    "asof": "asof: the latest right row before each left row, one core, full rows out",
+    "page": "page: |l.key - r.key| <= 2 over last(window), one thread, results counted, with a live page",
+    "aggregates": "aggregates: l.x < r.x, count(*) and sum(r.amount) for each left row, one core",
 }
 
 

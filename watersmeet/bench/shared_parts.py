@@ -1,7 +1,8 @@
 """The parts of `watersmeet bench cores` about indexes that threads share, and about the routes of a StreamJoin.
 
-    shared    PIM-Trees that all threads share, merged beside their work or between steps, and round-robin partitioning:
-              every thread has trees of its own, in which it stores every k-th tuple, and looks up all
+    shared    PIM-Trees that all threads share, merged beside their work or between steps; Bw-Trees that all share,
+              without locks (bw_tree/); and round-robin partitioning: every thread has trees of its own, in which it
+              stores every k-th tuple, and looks up all
     tasks     the same by the size of a task
     routes    StreamJoin by route and cores
     ordered   StreamJoin by the order of its results
@@ -21,6 +22,9 @@ import numpy as np
 import pyarrow as pa
 
 import watersmeet as wm
+from watersmeet.bench.bw_tree.join import BwWindows
+from watersmeet.bench.bw_tree.tree import BwTree
+from watersmeet.bench.bw_tree.work import View, work
 from watersmeet.bench.checksum import AnswersDiffer
 from watersmeet.bench.rounds import Row
 from watersmeet.engine.tasks import TASK_ROWS, Step, Tasks
@@ -51,6 +55,7 @@ def shared(bench: Cores) -> None:
         race(bench, "shared", cores, {
             "shared": lambda cores=cores: Shared(bench, cores),
             "blocking merge": lambda cores=cores: Shared(bench, cores, blocking=True),
+            "Bw-Tree": lambda cores=cores: LatchFree(bench, cores),
             "round-robin": lambda cores=cores: RoundRobin(bench, cores),
         })  # fmt: skip
 
@@ -110,6 +115,25 @@ def race(bench: Cores, part: str, cores: int, contenders: dict[str, Callable[...
         bench.record(about | {"contender": name, "tuples_per_s": max(rounds), "rounds": rounds})
 
 
+def banded(
+    keys: dict[Side, np.ndarray], before: dict[Side, int], window: int, of: int = 1, number: int = 0
+) -> dict[Side, Lane]:
+    """What a batch looks for and stores, every of-th tuple, as StreamJoin has it over last(window): a left tuple sees
+    what was there before, so many of each side, a right one this batch's, too."""
+    lanes: dict[Side, Lane] = {}
+    seen = {"left": before["right"], "right": before["left"] + keys["left"].size}
+    for side in SIDES:
+        own = np.ascontiguousarray(keys[side])
+        n = own.size
+        stores = (np.arange(n) % of == number).astype(np.uint8)
+        reached = np.full(n, max(seen[side] - window, 0)), np.full(n, seen[side])
+        lanes[side] = Lane(
+            own, stores, np.ones(n, np.uint8), own - REACH, own + REACH, 1, BY_ROW, *reached, _NONE, before[side],
+            seen[side],
+        )  # fmt: skip
+    return lanes
+
+
 @dataclass
 class Trees:
     """The windows of both sides over trees, and which of the tuples these store."""
@@ -125,21 +149,11 @@ class Trees:
         self.trees = {side: SharedTree(self.config, self.workers) for side in SIDES}
 
     def push(self, keys: dict[Side, np.ndarray], run: Callable[[Any, Any, int], int]) -> int:
-        """As StreamJoin over last(window): a left tuple sees what was there before, a right one this batch's, too."""
         before = dict(self.held)
-        lanes, coming = {}, {}
-        seen = {"left": before["right"], "right": before["left"] + keys["left"].size}
+        lanes = banded(keys, before, self.window, self.of, self.number)
+        coming = {side: int(lane.stores.sum()) for side, lane in lanes.items()}
         for side in SIDES:
-            own = np.ascontiguousarray(keys[side])
-            n = own.size
-            stores = (np.arange(n) % self.of == self.number).astype(np.uint8)
-            coming[side] = int(stores.sum())
             self.trees[side].insert(Coming(coming[side]), before[side])
-            reached = np.full(n, max(seen[side] - self.window, 0)), np.full(n, seen[side])
-            lanes[side] = Lane(
-                own, stores, np.ones(n, np.uint8), own - REACH, own + REACH, 1, BY_ROW, *reached, _NONE, before[side],
-                seen[side],
-            )  # fmt: skip
         views = {side: self.trees[side].view(coming[side]) for side in SIDES}
         found = run(lanes, views, sum(tree.merging for tree in self.trees.values()))
         for side, tree in self.trees.items():
@@ -163,6 +177,28 @@ class Shared:
 
     def _run(self, lanes: Any, views: Any, merging: int) -> int:
         return Step(Tasks(lanes, views, True, self._task_rows), self._workers, merging).run()[1]
+
+    def close(self) -> None:
+        self._workers.stop()
+
+
+class LatchFree:
+    """Threads that share two Bw-Trees."""
+
+    def __init__(self, bench: Cores, cores: int) -> None:
+        self._workers = Workers(cores)
+        self._window = bench.sizes.tree_window
+        self._windows = BwWindows(self._window, lambda: BwTree(threads=cores))
+
+    def push(self, left: np.ndarray, right: np.ndarray) -> int:
+        keys: dict[Side, np.ndarray] = {"left": left, "right": right}
+        lanes = banded(keys, self._windows.sizes, self._window)
+
+        def run(views: dict[Side, View]) -> int:
+            return Step(Tasks(lanes, views, True, kernel=work), self._workers, 0).run()[1]
+
+        found: int = self._windows.push(keys, run)
+        return found
 
     def close(self) -> None:
         self._workers.stop()

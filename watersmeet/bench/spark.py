@@ -1,8 +1,10 @@
 """The join on Spark, measured: `watersmeet bench spark`.
 
-Two streams of 3M rows, 20 us from row to row, window 10 s, 1M rows a micro-batch, available now, RocksDB with changelog
+Two streams of 4M rows, 20 us from row to row, window 10 s, 1M rows a micro-batch, available now, RocksDB with changelog
 checkpoints, local[2]. spark_data.py has the streams and joins, spark_pipelines.py the contenders, spark_worker.py runs
-one of them in a process of its own. spark_flat.py has long streams and large windows.
+one of them in a process of its own. spark_flat.py has long streams and large windows, spark_kafka.py small
+micro-batches and latency from topic to topic, spark_first.py the first micro-batch of a session, spark_skew.py has hot
+keys.
 
 The results of every timed run are compared with DuckDB's, by a checksum over all columns that the sink computes. Every
 round is kept; ratios are by the medians, with those of the best beside them. `run` returns plain data and stores it as
@@ -28,8 +30,11 @@ from watersmeet.bench.frame import Bench, check_least, check_names
 from watersmeet.bench.rounds import median
 from watersmeet.bench.spark_checksum import Answer
 from watersmeet.bench.spark_data import JOINS, answer, compare, part, write
+from watersmeet.bench.spark_first import FIRST, first
 from watersmeet.bench.spark_flat import FLAT, flat
-from watersmeet.bench.spark_pipelines import CONTENDERS, DISCARD, IDENTITY, JOINERS, ON_REQUEST, OURS, SLOW, settings
+from watersmeet.bench.spark_kafka import KAFKA, kafka
+from watersmeet.bench.spark_pipelines import CONTENDERS, JOINERS, ON_REQUEST, OURS, RETURNED, SLOW, settings
+from watersmeet.bench.spark_skew import SKEW, skew
 from watersmeet.bench.spark_worker import rates
 
 
@@ -37,18 +42,19 @@ from watersmeet.bench.spark_worker import rates
 class Sizes:
     """How much a run measures."""
 
-    rows: int = 3_000_000  # of each stream: a cold micro-batch and five warm ones
+    rows: int = 4_000_000  # of each stream: a cold micro-batch and seven warm ones
     batch_rows: int = 1_000_000  # of both streams together
     seconds: float = 10  # of the window
     cores: int = 2
     memory: str = "6g"
-    rounds: int = 3
+    rounds: int = 5
 
 
 FULL = Sizes()
 QUICK = Sizes(rows=200_000, batch_rows=100_000, seconds=1, memory="2g", rounds=1)
 
-PARTS = (*JOINS, FLAT)
+WHOLE = {FLAT: flat, FIRST: first, KAFKA: kafka, SKEW: skew}  # parts that have their contenders to themselves
+PARTS = (*JOINS, *WHOLE)
 
 
 def run(
@@ -78,8 +84,8 @@ def run(
                 one for one in CONTENDERS[name]
                 if (one in contenders if contenders else (name, one) not in ON_REQUEST)
             ]  # fmt: skip
-            if wanted and name == FLAT:
-                flat(bench)
+            if wanted and name in WHOLE:
+                WHOLE[name](bench)
             elif wanted:
                 bench.part(name, wanted)
 
@@ -121,7 +127,11 @@ class OnSpark(Bench):
                 self.record(name, contender, rounds)
         self.compare_speeds(name)
 
-    def measure(self, name: str, contender: str, data: Path, scratch: Path, sizes: Sizes) -> dict[str, Any]:
+    def measure(
+        self, name: str, contender: str, data: Path, scratch: Path, sizes: Sizes, partitions: int | None = None,
+        route: str = "auto",
+    ) -> dict[str, Any]:  # fmt: skip
+        """What a process that runs a contender tells; by default with as many partitions as cores."""
         scratch.mkdir()
         spec = {
             "part": name,
@@ -130,6 +140,8 @@ class OnSpark(Bench):
             "scratch": str(scratch),
             "seconds": sizes.seconds,
             "cores": sizes.cores,
+            "partitions": partitions or sizes.cores,
+            "route": route,
             "memory": sizes.memory,
         }
         try:
@@ -154,7 +166,7 @@ class OnSpark(Bench):
         got = answer_of(outcome)
         if contender in JOINERS:
             compare(name, contender, got, right)
-        elif got.rows != (outcome["rows_in"] if contender == IDENTITY else 0):
+        elif got.rows != RETURNED[contender] * outcome["rows_in"]:
             raise AnswersDiffer(f"{name}: {contender} gives {got.rows:,} rows for {outcome['rows_in']:,}")
 
     def record(self, name: str, contender: str, outcomes: list[dict[str, Any]]) -> None:
@@ -175,7 +187,7 @@ class OnSpark(Bench):
                 "cold_s": rounds["cold_s"],
                 "rows_in": first["rows_in"],
                 "rows_out": first["rows_out"],
-                "checksum": None if contender in (DISCARD, IDENTITY) else str(answer_of(first)),
+                "checksum": None if contender in RETURNED else str(answer_of(first)),
                 "runs": [
                     {key: one[key] for key in ("session_s", "wall_s", "batches", "durations", "state_bytes")}
                     for one in outcomes

@@ -5,6 +5,8 @@
     B17   the same                  within 10 s      about 17: the results outweigh the input
     C     l.key > r.key             within 50 ms     about 2: the ranges of the two keys overlap a little
     D     l.device = r.device       within 10 s      about 1, left join: texts, out of order by up to 2 s
+    L     l.key = r.key             within 10 s      about 1, left join: for large windows (spark_flat.py)
+    Z, U  l.key = r.key             within 0.2 ms    about 2: keys as in Zipf's law; U: 0.4 s, uniform (spark_skew.py)
 
 Rows come every 20 us on each stream, so 10 s hold 500,000 of them. They are (ts, key, value), of D (ts, device, note,
 value) with texts of 15 and 16 bytes. Keys are those of workloads.py; `value` is the row's position in its stream, so
@@ -12,8 +14,8 @@ that (value, value_right) is a result. What arrives in one micro-batch is a few 
 times are set, because Spark reads files in that order.
 
 The rows of D are in order of arrival, up to 2 s after their time, which is the lateness, so that none is late. Each
-stream ends with a row far ahead in time that matches nothing: it moves the watermark past all others, so that every
-left row without a match is due, and stays without an answer itself.
+stream of D and L ends with a row far ahead in time that matches nothing: it moves the watermark past all others, so
+that every left row without a match is due, and stays without an answer itself.
 
 The right answer is DuckDB's, as a count and a checksum over all columns (spark_checksum.py).
 """
@@ -37,11 +39,12 @@ from watersmeet.bench.workloads import BAND, SIDES, Workload, mix
 JOINS = ("A", "B", "B17", "C", "D")
 FILES_A_BATCH = 2  # of each side: as many tasks read as there are cores
 C_SECONDS = 0.05
+ZIPF = 1.5
 LATENESS = 0.2  # of D, in windows
 START_US = 1_767_225_600_000_000  # 2026: a row at 1970 would be late, Spark's watermark begins there
 NUMBERS = {"ts": "timestamp", "key": "bigint", "value": "bigint"}
 TEXTS = {"ts": "timestamp", "device": "string", "note": "string", "value": "bigint"}
-END = -1  # value of the rows that end the streams of D
+END = -1  # value of the rows that end the streams of left joins
 _BATCH = 1 << 15  # results that are summed up at a time: their hashes stay in the cache
 
 
@@ -82,10 +85,12 @@ class Part:
 
     def end(self, side: str, rows: int) -> pa.Table:
         """The row after the last one, if the streams need one."""
-        if self.name != "D":
+        if self.how != "left":
             return self.rows(side, rows, 0)
         tick = START_US + rows * self.workload.spacing_us + 2 * (self.window_us + self.lateness_us)
         row = {"ts": times(pa.array([tick])), "device": [side], "note": ["end"], "value": [END]}
+        row["key"] = [END - SIDES.index(side)]  # the two must not meet either
+        row = {name: row[name] for name in self.types}
         return pa.table(row, schema=self.rows(side, 0, 0).schema)
 
 
@@ -106,6 +111,12 @@ def part(name: str, seconds: float = 10) -> Part:
         workload = workloads.a2(1, seconds=seconds, matches=1.0)
         lateness = round(LATENESS * workload.window_us)
         return Part(name, workload, "l.device = r.device", workload.window_us, how="left", lateness_us=lateness)
+    if name == "L":
+        workload = workloads.a2(1, seconds=seconds, matches=1.0)
+        return Part(name, workload, workload.on, workload.window_us, how="left")
+    if name in ("Z", "U"):
+        workload = workloads.skewed(ZIPF if name == "Z" else 0.0)
+        return Part(name, workload, workload.on, workload.window_us)
     matches = 17.0 if name == "B17" else 2.0
     workload = workloads.b(1, seconds=seconds, matches=matches)
     if name != "C":
@@ -137,8 +148,10 @@ def answer(part: Part, folder: Path) -> Answer:
     left, right = (f"read_parquet('{folder}/{side}/*.parquet')" for side in SIDES)
     sides = f"l as (select *, epoch_us(ts) as t from {left}), r as (select *, epoch_us(ts) as t from {right})"
     near = f"abs(l.t - r.t) <= {part.window_us}"
-    if part.name == "A":
+    if part.name in ("A", "U", "Z"):
         match = f"from l join r on l.key = r.key where {near}"
+    elif part.name == "L":
+        match = f"from l left join r on l.key = r.key and {near} where l.value <> {END}"
     elif part.name == "D":
         match = f"from l left join r on l.device = r.device and {near} where l.value <> {END}"
     elif part.name == "C":

@@ -26,12 +26,11 @@ class Discarder(StatefulProcessor):
     def handleInputRows(self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any) -> Iterator[pd.DataFrame]:
         for _ in rows:
             pass
-        yield pd.DataFrame({"path": [None], **{name: [0] for name in COUNTERS}})
+        yield pd.DataFrame({"path": [None], **{name: [0] for name in COUNTERS}, "core": [0], "about": [None]})
 
     def close(self) -> None:
         pass
 
 
 def discarding_join(left: DataFrame, right: DataFrame, on: str, window: Within, how: str = "inner") -> DataFrame:
-    spec, _ = specified(left, right, on, window, how, "_right", "auto", None)
-    return assembled(left, right, spec, Discarder(), "watersmeet")
+    return assembled(left, right, specified(left, right, on, window, how), Discarder(), "watersmeet")

@@ -1,6 +1,6 @@
 """Does a micro-batch cost the same at the end of a stream as at its beginning, and how much more with a large window?
 
-Part "flat" of `watersmeet bench spark`; for each of A and B:
+Part "flat" of `watersmeet bench spark`; for each of A and B, and (half as long) for the left join L:
 
     long     40 micro-batches with a window of 500,000 rows a side: the last ten against the second ten
     large    the same micro-batches with a window of 10M rows a side, once it is full: against those of `long`; and
@@ -28,8 +28,10 @@ if TYPE_CHECKING:
 
 FLAT = "flat"
 JOINS = ("A", "B")
+LEFT = "L"
 SPACING_US = 20  # from row to row
 LONG_BATCHES = 40
+LEFT_BATCHES = 20
 MEASURED = 10  # micro-batches that are compared
 LARGE = 20  # windows of `long` in that of `large`
 HEAP = "2g"
@@ -42,18 +44,18 @@ class Stream:
     window_rows: int
 
 
-def streams(sizes: Sizes) -> list[Stream]:
+def streams(sizes: Sizes, batches: int = LONG_BATCHES) -> list[Stream]:
     a_side = sizes.batch_rows // 2
     window = round(sizes.seconds * 1e6 / SPACING_US)
     large = LARGE * window
     return [
-        Stream("long", LONG_BATCHES * a_side, window),
+        Stream("long", batches * a_side, window),
         Stream("large", -(-large // a_side) * a_side + MEASURED * a_side, large),
     ]
 
 
 def flat(bench: OnSpark) -> None:
-    """Measure both joins on both streams."""
+    """Measure all joins on both streams."""
     for name in JOINS:
         long, large = (measure(bench, name, stream) for stream in streams(bench.sizes))
         second, last, full = (median(seconds) for seconds in compared(long, large))
@@ -63,6 +65,10 @@ def flat(bench: OnSpark) -> None:
         bench.ratio(where, what, full / last, targets.LARGE_WINDOW, "<")
         what = "GB of driver and workers, large window"
         bench.ratio(where, what, large["memory"] / 1e9, targets.LARGE_WINDOW_GB, "<")
+    long, large = (measure(bench, LEFT, stream) for stream in streams(bench.sizes, LEFT_BATCHES))
+    _, last, full = (median(seconds) for seconds in compared(long, large))
+    what = "a micro-batch with the large window, of one without"
+    bench.ratio(f"{LEFT}, {FLAT}", what, full / last, targets.LEFT_LARGE_WINDOW, "<")
 
 
 def compared(long: dict[str, Any], large: dict[str, Any]) -> tuple[list[float], list[float], list[float]]:

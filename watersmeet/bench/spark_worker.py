@@ -39,7 +39,7 @@ def main() -> None:
 def run(spec: dict[str, Any]) -> dict[str, Any]:
     own = {
         "spark.driver.memory": spec["memory"],
-        "spark.sql.shuffle.partitions": str(spec["cores"]),
+        "spark.sql.shuffle.partitions": str(spec["partitions"]),
         "spark.sql.streaming.numRecentProgressUpdates": RETAINED,
         "spark.log.level": "ERROR",
         "spark.local.dir": spec["scratch"],
@@ -49,7 +49,7 @@ def run(spec: dict[str, Any]) -> dict[str, Any]:
     ready = time.perf_counter() - start
     try:
         wanted = part(spec["part"], spec["seconds"])
-        joined = pipeline(spark, spec["contender"], wanted, spec["data"], FILES_A_BATCH)
+        joined = pipeline(spark, spec["contender"], wanted, spec["data"], FILES_A_BATCH, spec["route"])
         return execute(joined, Path(spec["scratch"], "checkpoint")) | {"session_s": round(ready, 2)}
     finally:
         spark.stop()

@@ -43,7 +43,7 @@ def mix(bits: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Workload:
-    """Two streams of uniform keys, and the join over them.
+    """Two streams of uniform keys, or of `keys` ones as in Zipf's law, and the join over them.
 
     `window_rows` is what one side's window holds. `spacing_us` is the time between two rows of a stream; 0
     means that the streams have no time column and the window is `last(window_rows)`.
@@ -56,6 +56,8 @@ class Workload:
     matches: float = 2.0
     spacing_us: int = 0
     seed: int = 7
+    zipf: float = 0.0
+    keys: int = 0  # how many; 0: as many as give `matches`
 
     def __post_init__(self) -> None:
         for field in ("window_rows", "batch_rows"):
@@ -69,7 +71,7 @@ class Workload:
     @property
     def domain(self) -> int:
         """Keys are uniform over [0, domain)."""
-        return max(1, round(self.window_rows * (2 * self.band + 1) / self.matches))
+        return self.keys or max(1, round(self.window_rows * (2 * self.band + 1) / self.matches))
 
     @property
     def window_us(self) -> int:
@@ -95,7 +97,10 @@ class Workload:
         position = np.arange(start, start + rows, dtype=np.int64)
         stream = np.uint64(2 * self.seed + SIDES.index(side)) << np.uint64(40)
         bits = mix(position.view(np.uint64) + stream) >> np.uint64(32)
-        key = (bits * np.uint64(self.domain)) >> np.uint64(32)  # 32 random bits scaled to [0, domain)
+        if self.zipf:
+            key = np.searchsorted(np.cumsum(shares(self.keys, self.zipf)), bits / 2.0**32).astype(np.uint64)
+        else:
+            key = (bits * np.uint64(self.domain)) >> np.uint64(32)  # 32 random bits scaled to [0, domain)
         columns = [pa.array(key.view(np.int64)), pa.array(position)]
         if self.spacing_us:
             columns.insert(0, pa.array(position * self.spacing_us).cast(pa.timestamp("us")))
@@ -107,6 +112,18 @@ class Workload:
 
     def scaled(self, **changes: object) -> Workload:
         return replace(self, **changes)  # type: ignore[arg-type]
+
+
+def shares(keys: int, zipf: float) -> np.ndarray:
+    """How often each key comes, as in Zipf's law."""
+    weights = 1.0 / np.arange(1, keys + 1) ** zipf
+    return weights / weights.sum()
+
+
+def skewed(zipf: float, *, keys: int = 10_000, matches: float = 2.0, seed: int = 7) -> Workload:
+    """An equality, with a window as long as gives so many matches; 20 us between the rows of a stream."""
+    window = round(matches / float((shares(keys, zipf) ** 2).sum()))
+    return Workload("skewed", window, 1, 0, matches, 20, seed, zipf, keys)
 
 
 def band_last(window: int, batch: int, *, matches: float = 2.0, seed: int = 7) -> Workload:

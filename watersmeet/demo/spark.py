@@ -11,6 +11,7 @@ import tempfile
 from contextlib import nullcontext
 from pathlib import Path
 from time import perf_counter
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +19,7 @@ import pyarrow.parquet as pq
 from rich.console import Console
 from rich.syntax import Syntax
 
+from watersmeet.demo import kafka as on_kafka
 from watersmeet.demo.embedded import preview
 from watersmeet.demo.kernels import Beside
 from watersmeet.demo.ships import generate, write
@@ -26,9 +28,13 @@ from watersmeet.spark.runner import Ended, first_line, tail
 from watersmeet.spark.runner import run as run_job
 from watersmeet.spark.session import session
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 BAND = 0.005  # degrees: about 500 m
 NEAR = f"abs(l.lon - r.lon) <= {BAND} and abs(l.lat - r.lat) <= {BAND}"
 WINDOW_US, LATENESS_US = 5_000_000, 2_000_000
+WINDOW, LATENESS = f"within {WINDOW_US // 1_000_000} seconds", f"{LATENESS_US // 1_000_000} seconds"
 BATCH_ROWS = 250_000  # of each stream
 SHOWN = ["ship", "station", "ts", "ts_right", "lon", "lon_right"]  # as many as fit into 80 columns
 
@@ -45,8 +51,8 @@ options.maxFilesPerTrigger = 1
 
 [join]
 on = "{NEAR}"
-window = "within {WINDOW_US // 1_000_000} seconds"
-lateness = "{LATENESS_US // 1_000_000} seconds"
+window = "{WINDOW}"
+lateness = "{LATENESS}"
 
 [sink]
 format = "parquet"
@@ -84,25 +90,28 @@ def expected_sql() -> str:
     return EXPECTED.format(cells_l=", ".join(one), cells_r=", ".join(many), band=BAND, width=WINDOW_US)
 
 
-def run(rows: int, seed: int, console: Console, folder: Path | None = None) -> bool:
-    """Run the demo and print it. True if the result is exactly right. `folder` keeps the files."""
+def run(rows: int, seed: int, console: Console, folder: Path | None = None, servers: str | None = None) -> bool:
+    """Run the demo and print it. True if the result is exactly right. `folder` keeps the files; `servers`: through
+    this Kafka broker."""
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.iterdir()):
             raise ValueError(f"folder must be empty or new, and {folder} has files in it")
     with tempfile.TemporaryDirectory(prefix="watersmeet-demo-") if folder is None else nullcontext(folder) as place:
-        return play(Path(place).resolve(), rows, seed, console)
+        return play(Path(place).resolve(), rows, seed, console, servers)
 
 
-def play(folder: Path, rows: int, seed: int, console: Console) -> bool:
+def play(folder: Path, rows: int, seed: int, console: Console, servers: str | None) -> bool:
     kernels = Beside(NEAR, (f"{WINDOW_US // 1_000_000} seconds", f"{LATENESS_US // 1_000_000} seconds"))
     try:
-        return played(folder, rows, seed, console, kernels)
+        return played(folder, rows, seed, console, kernels, servers)
     finally:
         kernels.stop()
 
 
-def played(folder: Path, rows: int, seed: int, console: Console, kernels: Beside) -> bool:
+def played(
+    folder: Path, rows: int, seed: int, console: Console, kernels: Beside, servers: str | None = None
+) -> bool:
     files = max(2, round(rows / BATCH_ROWS))
     with console.status("making two streams ..."):
         tables = generate(rows, seed)
@@ -115,17 +124,19 @@ def played(folder: Path, rows: int, seed: int, console: Console, kernels: Beside
     log = folder / "spark.log"
     with console.status("starting Spark ..."):
         start = perf_counter()
-        spark = session("local[*]", log=log)
+        spark = session("local[*]", log=log, packages=on_kafka.packages() if servers else ())
     try:
         console.print(f"Spark {spark.version} is ready after {perf_counter() - start:.1f} s.", highlight=False)
         with console.status("asking Spark's own join ..."):
             console.print(f"Spark's own join says: [yellow]{refusal(spark, folder)}[/]\n", highlight=False)
         with console.status("compiling kernels, once on this machine (half a minute) ..."):
             console.print(kernels.wait(), highlight=False)
-        (folder / "ships.toml").write_text(JOB)
-        console.print("[bold]ships.toml[/], for [cyan]watersmeet run ships.toml[/]:")
-        console.print(Syntax(JOB, "toml", background_color="default"))
-        ended = run_job(load(folder / "ships.toml"), console, spark=spark)
+        if servers is None:
+            ended = run_file(folder, JOB, spark, console)
+        else:
+            batch = -(-rows // files)
+            arrived = [on_kafka.batches(table, batch) for table in tables]
+            ended = run_on_kafka(folder, servers, batch, spark, console)
     except Exception:
         console.print(tail(log), style="dim", markup=False, highlight=False, soft_wrap=True)
         raise
@@ -144,6 +155,27 @@ def played(folder: Path, rows: int, seed: int, console: Console, kernels: Beside
     if not problems:
         console.print(f"[bold green]correct:[/] {how}", soft_wrap=True, highlight=False)
     return not problems
+
+
+def run_file(folder: Path, job: str, spark: SparkSession, console: Console) -> Ended:
+    """Show a job file and run it."""
+    (folder / "ships.toml").write_text(job)
+    console.print("[bold]ships.toml[/], for [cyan]watersmeet run ships.toml[/]:")
+    console.print(Syntax(job, "toml", background_color="default"))
+    return run_job(load(folder / "ships.toml"), console, spark=spark)
+
+
+def run_on_kafka(folder: Path, servers: str, batch: int, spark: SparkSession, console: Console) -> Ended:
+    """The same from topic to topic."""
+    with on_kafka.topics(spark, servers) as topics:
+        for name in ("reports", "contacts"):
+            with console.status(f"sending {name} to {servers} ..."):
+                topics.fill(name, folder / name)
+        ended = run_file(folder, topics.job(batch, on=NEAR, window=WINDOW, lateness=LATENESS), spark, console)
+        if not ended.stopped:
+            with console.status(f"fetching the results from {servers} ..."):
+                topics.fetch(folder / "sightings")
+    return ended
 
 
 def sample(folder: Path) -> pa.Table:

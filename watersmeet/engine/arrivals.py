@@ -126,10 +126,15 @@ class Clock:
 
 class Collected:
     """Pushed batches that wait to be processed together; in groups, one after the other, where one array cannot hold
-    the text of all."""
+    the text of all.
 
-    def __init__(self, window: BoundWindow, self_join: bool = False):
+    flat: bounds that are the same for all tuples are arrays of one value, repeated by their stride, which a device is
+    told instead of all. Kernels here would have to be compiled for them.
+    """
+
+    def __init__(self, window: BoundWindow, self_join: bool = False, flat: bool = False):
         self._window = window
+        self._flat = flat
         self._self_join = self_join
         self._before: list[dict[Side, Arrival]] = []  # groups before this one
         self._begin()
@@ -196,7 +201,17 @@ class Collected:
         """
         assert isinstance(self._window, BoundCountWindow)
         pushed = self._pushed[side]
-        rows = [p.batch.num_rows for p in pushed]
+        if self._flat and len(pushed) == 1:
+            few = self._bounds(side, ticks[[0, -1]], [2])
+            if all((one == one[0]).all() for one in few):  # and so are those between, for they rise with the ticks
+                low, high = (np.broadcast_to(one[0], ticks.size) for one in few)
+                return low, high
+        return self._bounds(side, ticks, [p.batch.num_rows for p in pushed])
+
+    def _bounds(self, side: Side, ticks: Array, rows: list[int]) -> tuple[Array, Array]:
+        """Of tuples with these ticks, so many of each batch pushed."""
+        assert isinstance(self._window, BoundCountWindow)
+        pushed = self._pushed[side]
         size = self._window.size(other(side))
         low = np.repeat(np.array([p.seen - size for p in pushed]), rows)
         high = np.repeat(np.array([p.seen - 1 for p in pushed]), rows)

@@ -11,11 +11,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from threading import RLock
-from typing import Any, TypeVar
+from time import perf_counter
+from typing import Any, Protocol, TypeVar
 
 from watersmeet.interrupts import uninterrupted
 
 T = TypeVar("T")
+
+
+class Watcher(Protocol):
+    """Who wants to know of calls (a page). Told within the turn, so it must be quick and must not fail."""
+
+    def done(self, since: float) -> None:
+        """A call that began then, of time.perf_counter, has done its work."""
+
+    def refused(self) -> None:
+        """A call has raised, and changed nothing."""
 
 
 class Calls:
@@ -26,6 +37,7 @@ class Calls:
         self._save = save
         self._lock: Any = RLock()  # which knows its owner, though typeshed does not know that it does
         self._half_done: str | None = None  # a call that could not be undone
+        self.watcher: Watcher | None = None
 
     def turn(self, call: str) -> Any:
         """For a `with`. The lock itself, so that nothing can come between taking and holding it."""
@@ -41,15 +53,31 @@ class Calls:
                     f"{call} after a {self._half_done} that failed in the middle and could not be undone, so that "
                     f"results might be wrong; make a new StreamJoin and push the last window again"
                 )
+            watcher = self.watcher
+            begin = 0.0 if watcher is None else perf_counter()
             undo = self._save()
             try:
                 self._half_done = call
                 self._check(call)
                 answer = work(*given)
+                if watcher is not None:
+                    watcher.done(begin)
                 self._half_done = None
                 return answer
             except BaseException:
                 with uninterrupted():
                     undo()
                     self._half_done = None
+                    if watcher is not None:
+                        watcher.refused()
                 raise
+
+    def if_free(self, look: Callable[[], None]) -> bool:
+        """look() now, if nobody has the turn; says whether."""
+        if self._lock._is_owned() or not self._lock.acquire(blocking=False):
+            return False
+        try:
+            look()
+        finally:
+            self._lock.release()
+        return True

@@ -33,15 +33,17 @@ from watersmeet.engine.self_join import why_two_indexes
 from watersmeet.engine.sizes import Sizes
 from watersmeet.index import Index
 from watersmeet.index.base import Structure
-from watersmeet.query.plan import JoinPlan, SidePlan, Tuples
+from watersmeet.query.plan import JoinPlan, Keys, Probe, SidePlan, Tuples
 from watersmeet.query.windows import SIDES, BoundWindow, Side, other
 from watersmeet.window.capacity import in_parts
 from watersmeet.window.chain import Chain, Subwindow, Target
+from watersmeet.window.kept import KeptKeys
 from watersmeet.window.payload import Payload
 from watersmeet.workers import ALONE, SMALL, Workers
 
 Array = np.ndarray
 Ticks = dict[Side, int | None]
+Saved = tuple[list[Any], dict[Side, Any], list[Any]]
 _NO_ROWS = np.zeros(0, np.int64)
 
 
@@ -55,6 +57,14 @@ class Stored(NamedTuple):
     late: Array
 
 
+class _Completed(NamedTuple):
+    """Left tuples of a semi join that have found their first partner by a batch."""
+
+    batch: Ready
+    pieces: list[Piece]  # all that it has found
+    fresh: Array  # positions of these left tuples
+
+
 #: Tuples taken at a time to make a structure anew.
 _REMADE_ROWS = 1 << 16
 
@@ -66,6 +76,7 @@ class JoinCore:
     by_row: tuples are copied where results are then made of them faster.
     first: positions of the first tuples of both streams.
     order: that of the results.
+    keeps_keys: whether tuples keep the keys that checks compare; if not, columns are taken to check candidates.
     """
 
     def __init__(
@@ -82,6 +93,7 @@ class JoinCore:
         by_row: bool = False,
         first: int = 0,
         order: Order = "none",
+        keeps_keys: bool = True,
     ):
         self.plan = plan
         self.window = window
@@ -107,21 +119,32 @@ class JoinCore:
             flagged = any(self._flagged[side] for side in sides)
             self.chains |= dict.fromkeys(sides, sizes.chain(index, window, sides, flagged, workers))
         self._role = {side: 1 << sides.index(side) for sides in self.shares for side in sides}
-        self._order = order
-        self._finder = Finder(plan, self.payloads, how, workers, metrics, order)
+        self.order = order
+        self.kept: dict[Side, KeptKeys] = {}
+        self.keeps_keys = keeps_keys and (len(self.shares) > 1 or plan.checks_alike)
+        if self.keeps_keys:
+            for sides in self.shares:
+                if keys := self._sides[sides[0]].kept:
+                    self.kept |= dict.fromkeys(sides, KeptKeys(len(keys), first))
+        self._finder = Finder(plan, self.payloads, self.kept, how, workers, metrics, order)
+        self._completed: list[_Completed] = []  # in a step: what is yet to come out
 
     # -- undoing a step ------------------------------------------------------------------------------------------------
 
-    def save(self) -> tuple[list[Any], list[Any]]:
+    def save(self) -> Saved:
         """What it takes to undo what follows. O(subwindows, slabs and chunks)."""
         payloads = [self.payloads[sides[0]].save() for sides in self.streams]
-        return payloads, [self.chains[sides[0]].save() for sides in self.shares]
+        kept = {side: keys.save() for side, keys in self.kept.items()}
+        return payloads, kept, [self.chains[sides[0]].save() for sides in self.shares]
 
-    def restore(self, saved: tuple[list[Any], list[Any]]) -> None:
+    def restore(self, saved: Saved) -> None:
         """As it was saved. O(1) as long as nothing was stored or expired, else O(window)."""
-        for sides, payload in zip(self.streams, saved[0], strict=True):
+        payloads, kept, chains = saved
+        for sides, payload in zip(self.streams, payloads, strict=True):
             self.payloads[sides[0]].restore(payload)
-        for sides, chain in zip(self.shares, saved[1], strict=True):
+        for side, keys in kept.items():
+            self.kept[side].restore(keys)
+        for sides, chain in zip(self.shares, chains, strict=True):
             self.chains[sides[0]].restore(chain, partial(self._remade, sides[0]))
 
     def _remade(self, side: Side, sub: Subwindow) -> Structure:
@@ -131,7 +154,7 @@ class JoinCore:
 
         def put(start: int, stop: int) -> None:
             columns = payload.take(np.arange(sub.base + start, sub.base + stop))
-            keys = plan.of(pa.RecordBatch.from_arrays(columns, schema=payload.schema)).keys()
+            keys, _ = self._keys(side, plan.of(pa.RecordBatch.from_arrays(columns, schema=payload.schema)))
             live = both(keys.live, sub.live(start, stop))
             structure.insert(self.index.entries(keys.equal, keys.ordered, live, stop - start, self._workers), start)
 
@@ -158,15 +181,29 @@ class JoinCore:
         expired_below: Ticks,
         results: Results,
         visitors: dict[Side, Arrival] | None = None,
+        met_before: dict[Side, Array] | None = None,
     ) -> dict[Side, Array]:
-        """The first half of a step. Visitors, for inner and full joins of two streams, only probe: they are stored in
-        another core. Gives rows of those that have found partners and must know of it."""
-        unneeded = self._unneeded_below(expired_below)
-        return self._process(arrivals, visitors or {}, unneeded, results)
+        """The first half of a step. Visitors, for joins of two streams, only probe: they are stored in another core.
+        Gives rows of those that have found partners and must know of it.
 
-    def have_met(self, side: Side, positions: Array) -> None:
-        """These tuples, of the last arrivals and in their order, have found partners as visitors elsewhere."""
-        self.chains[side].settle(positions, self._role[side])
+        met_before: rows of arrivals that have found partners in other cores, which came before the step.
+        """
+        unneeded = self._unneeded_below(expired_below)
+        self._completed = []
+        return self._process(arrivals, visitors or {}, unneeded, results, met_before or {})
+
+    def visited(self, side: Side, arrival: Arrival) -> Array:
+        """Rows of tuples that find partners here, of a join in which these need not know of it."""
+        assert self.how == "semi" and side == "left"
+        return self._visit(side, arrival, Results("count", pa.schema([]), True))
+
+    def have_met(self, side: Side, positions: Array, results: Results | None = None) -> None:
+        """These tuples, of the last arrivals and in their order, have found partners as visitors elsewhere; in a semi
+        join those for which that is new come out."""
+        if self._flagged[side]:
+            fresh = self.chains[side].settle(positions, self._role[side])
+            if self.how == "semi" and results is not None:
+                results.alone(side, self.payloads[side], fresh, self.payloads[other(side)])
 
     def let_go(self, expired_below: Ticks, results: Results) -> None:
         """The second half of a step: tuples without partners come out, and what is below `expired_below` goes."""
@@ -178,7 +215,12 @@ class JoinCore:
         self.metrics.took("expire", begin)
 
     def _process(
-        self, arrivals: dict[Side, Arrival], visitors: dict[Side, Arrival], unneeded: Ticks, results: Results
+        self,
+        arrivals: dict[Side, Arrival],
+        visitors: dict[Side, Arrival],
+        unneeded: Ticks,
+        results: Results,
+        met_before: dict[Side, Array],
     ) -> dict[Side, Array]:
         """Let tuples find their partners, and store those that do not only visit; as `meet`."""
         met: dict[Side, Array] = {}
@@ -191,7 +233,11 @@ class JoinCore:
                 met[side] = self._visit(side, visitors[side], results)
             if side in arrivals:
                 keep = self._needed_from(side, [arrivals, visitors], unneeded)
+                first = self.payloads[side].end
                 self._arrive(side, arrivals[side], keep, results)
+                if side in met_before:
+                    self.have_met(side, met_before[side] + first, results)
+            self._let_first_out(results)
         return met
 
     def put(self, side: Side, arrival: Arrival, settled: Array) -> None:
@@ -199,7 +245,9 @@ class JoinCore:
         payload, chain = self.payloads[side], self.chains[side]
         first = payload.end
         payload.append(arrival.batch)
-        _, entries = self._entries(arrival, self._sides[side].of(arrival.batch), None)
+        _, entries, kept = self._entries(side, arrival, self._sides[side].of(arrival.batch), None)
+        if kept:
+            self.kept[side].store(kept)
         flags = settled.astype(np.uint8) * np.uint8(self._role[side]) if chain.keeps_settled else None
         chain.append(first, arrival.ticks, arrival.span, entries, flags)
 
@@ -214,6 +262,8 @@ class JoinCore:
         for side in SIDES:
             self.chains[side].clear()
             self.payloads[side].retain([])
+        for keys in self.kept.values():
+            keys.retain([])
 
     def _come_out(self, side: Side, tick: int | None, results: Results) -> None:
         positions = self.chains[side].settle_below(tick, self._role[side])
@@ -235,6 +285,9 @@ class JoinCore:
             if gone:
                 kept = sorted({run for side in sides for run in self.chains[side].positions()})
                 self.payloads[sides[0]].retain(kept)
+                for side in sides:
+                    if side in self.kept:
+                        self.kept[side].retain(kept)
 
     def _needed_from(self, side: Side, probing: list[dict[Side, Arrival]], unneeded: Ticks) -> int | None:
         """Tuples of this side below this tick need no place in the index: they expire before anything probes them."""
@@ -254,9 +307,9 @@ class JoinCore:
             piece = arrival.slice(start, stop)
             targets = self._take_in(side, piece, None if again else payload)
             tuples = self._sides[side].of(piece.batch)
-            live, entries = self._entries(piece, tuples, keep)
-            probes = self._probes(side, piece, tuples, live, entries)
-            batch = Ready(side, piece, payload, first + start, live, entries, probes, targets())
+            live, entries, kept = self._entries(side, piece, tuples, keep)
+            probes, limits = self._probes(side, piece, tuples, live, entries)
+            batch = Ready(side, piece, payload, first + start, live, entries, probes, targets(), kept, limits)
             pieces = self._finder.find(batch, results, beside=partial(self._store, batch))
             self._settle(batch, pieces, results)
 
@@ -269,9 +322,9 @@ class JoinCore:
             piece, first = arrivals["left"].slice(*cut), payload.end
             taken = self._take_in("left", piece, payload)
             tuples = self._sides["left"].of(piece.batch)
-            live, entries = self._entries(piece, tuples, keep)
-            probes = self._probes("left", piece, tuples, live, entries)
-            batches.append(Ready("left", piece, payload, first, live, entries, probes, taken()))
+            live, entries, kept = self._entries("left", piece, tuples, keep)
+            probes, limits = self._probes("left", piece, tuples, live, entries)
+            batches.append(Ready("left", piece, payload, first, live, entries, probes, taken(), kept, limits))
         found = [self._finder.find(batch, results) for batch in batches]
         for batch, pieces in zip(batches, found, strict=True):
             self._store(batch)
@@ -280,25 +333,28 @@ class JoinCore:
             piece = arrivals["right"].slice(*cut)
             targets = self._targets("right", piece)
             tuples = self._sides["right"].of(piece.batch)
-            probes = self._probes("right", piece, tuples, stored.live, stored.entries)
-            batch = Ready("right", piece, payload, stored.first, stored.live, stored.entries, probes, targets)
+            probes, limits = self._probes("right", piece, tuples, stored.live, stored.entries)
+            batch = stored._replace(side="right", arrival=piece, probes=probes, targets=targets, limits=limits)
             self._settle(batch, self._finder.find(batch, results), results)
 
     def _visit(self, side: Side, arrival: Arrival, results: Results) -> Array:
-        """Probe and forget."""
-        assert self.how in ("inner", "full") and arrival.late is None
+        """Probe and forget. Gives the rows that have found partners, if they must know of it."""
+        assert arrival.late is None
         met = [_NO_ROWS]
         for start, stop in self._cuts(arrival):
             piece = arrival.slice(start, stop)
             guests = self.payloads[side].empty()
             guests.append(piece.batch)
-            probes = self._probes(side, piece, self._sides[side].of(piece.batch), None, None)
+            probes, limits = self._probes(side, piece, self._sides[side].of(piece.batch), None, None)
             targets = self._targets(side, piece)
-            pieces = self._finder.find(Ready(side, piece, guests, 0, None, None, probes, targets), results)
+            batch = Ready(side, piece, guests, 0, None, None, probes, targets, [], limits)
+            pieces = self._finder.find(batch, results)
             if self._flagged[side]:
-                for sub, rows, partners in pieces:
-                    sub.settle(partners, self._role[other(side)])
-                    met.append(np.unique(rows) + start)
+                met += [np.unique(rows) + start for _, rows, _ in pieces]
+            if self._flagged[other(side)]:
+                role = self._role[other(side)]
+                fresh = [sub.settle(partners, role) + np.int64(sub.base) for sub, _, partners in pieces]
+                self._first_partners(batch, pieces, fresh, results)
         return np.concatenate(met)
 
     def _cuts(self, arrival: Arrival) -> list[tuple[int, int]]:
@@ -317,36 +373,56 @@ class JoinCore:
     def _targets(self, side: Side, arrival: Arrival) -> list[Target]:
         return self.chains[other(side)].targets(arrival.low, arrival.high, arrival.span.in_order)
 
-    def _entries(self, arrival: Arrival, tuples: Tuples, keep: int | None) -> tuple[Array | None, Any]:
-        """The rows that go into the index, and these as the index takes them."""
-        begin = time.perf_counter()
+    def _keys(self, side: Side, tuples: Tuples) -> tuple[Keys, list[Array]]:
+        """How tuples are stored, and the keys of theirs that checks compare; without one of these none can match."""
         keys = tuples.keys()
+        if side not in self.kept:
+            return keys, []
+        kept, valid = tuples.kept()
+        return keys._replace(live=both(keys.live, valid)), kept
+
+    def _asked(self, side: Side, tuples: Tuples) -> tuple[Probe, list[Array]]:
+        """What tuples look for, and what their checks compare with."""
+        probe = tuples.probe()
+        if other(side) not in self.kept:
+            return probe, []
+        limits, possible = tuples.limits()
+        return probe._replace(live=both(probe.live, possible)), limits
+
+    def _entries(
+        self, side: Side, arrival: Arrival, tuples: Tuples, keep: int | None
+    ) -> tuple[Array | None, Any, list[Array]]:
+        """The rows that go into the index, these as the index takes them, and the keys that checks compare."""
+        begin = time.perf_counter()
+        keys, kept = self._keys(side, tuples)
         begin = self.metrics.took("keys", begin)
         live = self._stored_rows(arrival, keys.live, keep)
         entries = self.index.entries(keys.equal, keys.ordered, live, arrival.rows, self._workers)
         self.metrics.took("sort", begin)
-        return live, entries
+        return live, entries, kept
 
     def _stored_rows(self, arrival: Arrival, live: Array | None, keep: int | None) -> Array | None:
         """Of the rows that can match at all, those that go into the index; None: all."""
         early = None if keep is None or arrival.span.least >= keep else arrival.ticks >= keep
         return both(both(live, arrival.on_time), early)
 
-    def _probes(self, side: Side, arrival: Arrival, tuples: Tuples, live: Array | None, entries: Any) -> Any:
-        """What the index is to look for; None while no tuple of the other side has come.
+    def _probes(
+        self, side: Side, arrival: Arrival, tuples: Tuples, live: Array | None, entries: Any
+    ) -> tuple[Any, list[Array]]:
+        """What the index is to look for, None while no tuple of the other side has come; and what checks compare with.
 
         live, entries: the same tuples as they are stored, whose order mostly is that of the probes.
         """
         if not self.payloads[other(side)].end:
-            return None
+            return None, []
         begin = time.perf_counter()
-        probe = tuples.probe()
+        probe, limits = self._asked(side, tuples)
         begin = self.metrics.took("keys", begin)
         asks = both(probe.live, arrival.on_time)
-        known = entries if _same(asks, live) else None
+        known = entries if self.plan.range != "box" and _same(asks, live) else None  # a box has orders of its own
         probes = self.index.probes(probe.equal, probe.lows, probe.highs, asks, arrival.rows, self._workers, known)
         self.metrics.took("sort", begin)
-        return probes
+        return probes, limits
 
     def _store(self, batch: Ready) -> None:
         begin = time.perf_counter()
@@ -356,6 +432,8 @@ class JoinCore:
             settled = np.zeros(arrival.rows, np.uint8)
             if arrival.late is not None:
                 settled[arrival.late] = 0xFF  # in every role
+        if batch.kept:
+            self.kept[batch.side].store(batch.kept)
         chain.append(batch.first, arrival.ticks, arrival.span, batch.entries, settled, arrival.late)
         self.metrics.took("store", begin)
 
@@ -373,17 +451,44 @@ class JoinCore:
             home = self.chains[side].holding(batch.first)
             offset = np.int32(batch.first - home.base)
             fresh[side] += [home.settle(rows + offset, self._role[side]) + np.int64(home.base) for _, rows, _ in pieces]
-        if self.how == "semi":
-            found = np.concatenate(fresh["left"])
-            by = None
-            if needs_sorting(self._order, *batch.ends):
-                found = np.sort(found)
-                if side == "right":
-                    found, by = by_completion(found, *self._finder.pairs_in_order(batch, pieces))
-            elif side == "right" and self._order != "none":
-                by = np.full(found.size, batch.first)  # or any other: all are of one group
-            results.alone("left", self.payloads["left"], found, self.payloads["right"], by)
+        self._first_partners(batch, pieces, fresh["left"], results)
         self.metrics.took("gather", begin)
+
+    def _first_partners(self, batch: Ready, pieces: list[Piece], fresh: list[Array], results: Results) -> None:
+        """In a semi join: note left tuples that have found their first partner. They come out when all tuples of this
+        side have met them, visitors as well, where it is to be known which was the first."""
+        if self.how == "semi" and fresh:
+            self._completed.append(_Completed(batch, pieces, np.concatenate(fresh)))
+            if self.order == "none" or batch.side == "left" or len(self.shares) == 1:
+                self._let_first_out(results)
+
+    def _let_first_out(self, results: Results) -> None:
+        """Left tuples that have found their first partner come out."""
+        done, self._completed = self._completed, []
+        if not done:
+            return
+        batch = done[0].batch
+        by_right = batch.side == "right"
+        found = np.concatenate([one.fresh for one in done])
+        by = None
+        if len(done) > 1 or needs_sorting(self.order, *batch.ends):
+            found = np.sort(found)
+            if by_right:
+                pairs = [self._pairs(one) for one in done]
+                own, stored = (np.concatenate(arrays) for arrays in zip(*pairs, strict=True))
+                if len(done) > 1:
+                    order = np.argsort(own, kind="stable")
+                    own, stored = own[order], stored[order]
+                found, by = by_completion(found, own, stored)
+        elif by_right and self.order != "none":
+            by = np.full(found.size, batch.ends[0])  # or any other: all are of one group
+        results.alone("left", self.payloads["left"], found, self.payloads["right"], by)
+
+    def _pairs(self, one: _Completed) -> tuple[Array, Array]:
+        """Positions in the stream of a batch's tuples, and those of their partners here, in order."""
+        own, stored = self._finder.pairs_in_order(one.batch, one.pieces)
+        numbers = one.batch.arrival.positions
+        return own if numbers is None else numbers[own - one.batch.first], stored
 
     # -- looking -----------------------------------------------------------------------------------------------------
 
@@ -401,11 +506,23 @@ class JoinCore:
                         settled = sub.settled[start:stop] & self._role[side] != 0
                     yield Stored(side, sub.base + start, batch, settled, ~sub.live(start, stop))
 
+    def newest(self, side: Side, most: int) -> pa.RecordBatch | None:
+        """Some of the tuples that came last, at most so many; None: there are none."""
+        payload, subwindows = self.payloads[side], self.chains[side].subwindows
+        if not subwindows or not subwindows[-1].size:
+            return None
+        stop = subwindows[-1].base + subwindows[-1].size
+        columns = payload.take(np.arange(stop - min(subwindows[-1].size, most), stop))
+        return pa.RecordBatch.from_arrays(columns, schema=payload.schema)
+
     def measure(self, metrics: Metrics) -> None:
         """What is held now."""
         metrics.stored_left = self.chains["left"].stored
         metrics.stored_right = self.chains["right"].stored if len(self.shares) > 1 else 0
+        metrics.subwindows_left = len(self.chains["left"].subwindows)
+        metrics.subwindows_right = len(self.chains["right"].subwindows) if len(self.shares) > 1 else 0
         metrics.index_bytes = sum(self.chains[sides[0]].nbytes() for sides in self.shares)
+        metrics.index_bytes += sum(self.kept[sides[0]].nbytes() for sides in self.shares if sides[0] in self.kept)
         metrics.payload_bytes = sum(self.payloads[sides[0]].nbytes() for sides in self.streams)
 
     def kinds(self) -> list[tuple[tuple[Side, ...], list[Any]]]:
@@ -418,6 +535,9 @@ class JoinCore:
     def check_invariants(self) -> None:
         for sides in self.streams:
             self.payloads[sides[0]].check_invariants()
+        for side, keys in self.kept.items():
+            keys.check_invariants()
+            assert keys.end == self.payloads[side].end, f"{keys.end} of {self.payloads[side].end} have keys"
         for sides in self.shares:
             self.chains[sides[0]].check_invariants()
 

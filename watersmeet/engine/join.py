@@ -8,50 +8,46 @@ rest to the core. What can be wrong with a push is found before anything changes
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable
-from functools import partial
-from typing import Any, Generic, Literal, SupportsIndex, TypeVar, Unpack, overload
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Generic, Literal, SupportsIndex, TypeVar, Unpack, overload
 
 import pyarrow as pa
 
+from watersmeet.aggregates.options import Emit
 from watersmeet.engine import show
 from watersmeet.engine.arrivals import Clock, Collected, Reached
+from watersmeet.engine.asked import checked
+from watersmeet.engine.bound import bound
 from watersmeet.engine.calls import Calls
-from watersmeet.engine.choose import check_index, plan_and_index
-from watersmeet.engine.core import JoinCore
-from watersmeet.engine.cores.member import Share
 from watersmeet.engine.cores.spread import Spread
 from watersmeet.engine.cores.team import Team
-from watersmeet.engine.explain import batches_text, chosen_lines
+from watersmeet.engine.explain import bound_lines, waiting_lines
 from watersmeet.engine.inputs import as_batch, check_schema, conform, first_schema
 from watersmeet.engine.late import LateRows
 from watersmeet.engine.metrics import Metrics
-from watersmeet.engine.options import IndexName, Options, RouteName
-from watersmeet.engine.order import Order, check_order
+from watersmeet.engine.options import DeviceName, IndexName, Options, RouteName
+from watersmeet.engine.order import Order
 from watersmeet.engine.results import (
-    HOWS,
-    OUTPUTS,
     How,
     Output,
     Results,
     combined,
     empty_table,
     pairs_schema,
-    rows_schema,
 )
 from watersmeet.engine.run import Progress, Run, run, run_async
-from watersmeet.engine.shared import SharedCore, shared_index
-from watersmeet.engine.sizes import Sizes
+from watersmeet.engine.shared import SharedCore
 from watersmeet.index import Index
 from watersmeet.interrupts import uninterrupted
-from watersmeet.parameters import MOST_CORES, one_of, whole, whole_or_none
-from watersmeet.query.durations import duration
-from watersmeet.query.expr import Expr
-from watersmeet.query.plan import JoinPlan
+from watersmeet.parameters import MOST_CORES, one_of, whole
+from watersmeet.query.pick import PickName
+from watersmeet.query.predicate import On
 from watersmeet.query.windows import SIDES, BoundTimeWindow, Hopping, Last, Side, Window, Within
-from watersmeet.routing import Route
-from watersmeet.routing.choose import ROUTES
-from watersmeet.workers import Workers, all_cores
+from watersmeet.routing.sta import STA
+from watersmeet.workers import Workers
+
+if TYPE_CHECKING:
+    from watersmeet.page.page import Page
 
 #: What a push returns: a table, or for output="count" a number.
 Answer = TypeVar("Answer")
@@ -60,9 +56,16 @@ Answer = TypeVar("Answer")
 class StreamJoin(Generic[Answer]):
     """Join two streams over a window.
 
-    on: the predicate, SQL over the columns `l.…` and `r.…` (or an expression of `watersmeet.query`).
+    on: the predicate, SQL over the columns `l.…` and `r.…`; or a function of two rows, such as
+        `lambda l, r: (l.price - r.price).abs() <= 0.05`; or an expression of `watersmeet.query`.
     window: `within`, `last`, `tumbling` or `hopping`.
-    how: inner, left, right, full, semi or anti.
+    how: inner, left, right, full, semi or anti; inner unless given.
+    per, aggregate, emit: one row for each row of a side, with aggregates over its partners and no pairs:
+        `per="left", aggregate={"n": "count(*)", "total": "sum(r.amount)"}`. Rows come out when they are complete
+        ("final"), or with each push that changes them ("updates"); those without partners, too, unless how is "inner"
+        (docs/aggregates.md).
+    pick: one partner for each left row, the "latest", "earliest" or "nearest" in time (docs/asof.md).
+    pick_by: an expression that counts instead of the time: the greatest by "latest", the least by the others.
     self_join: both sides are one stream, pushed and kept once: `push(batch)` finds what `push(left=batch, right=batch)`
         would. Its schema is `left_schema`, its rows are counted as left.
     output: "rows" (all columns), "pairs" (positions of both tuples in their streams) or "count".
@@ -70,10 +73,12 @@ class StreamJoin(Generic[Answer]):
         "im_tree", "pim_tree", or a configured object of `watersmeet.index`.
     cores: how many of the machine's cores to use, by default all. A join of large pushes moves to as many processes.
     route: which core gets a tuple: "auto", "hash" (by an equality), "cells" (by a band), "split" (any predicate),
-        "broadcast" (any predicate, one side small), "shared": threads share one PIM-Tree a window, or "single": one
-        core has all, and others help it with large pushes.
+        "broadcast" (any predicate, one side small), "hot_cold" (keys that come very often are spread over several
+        cores), "shared": threads share one PIM-Tree a window, or "single": one core has all, and others help it with
+        large pushes. "sta", or `STA(sync=..., verify=...)`, is a study: `cores` are simulated, and it may miss pairs.
     order: of the results: "none", "outer" (those of an earlier tuple first), "inner" (and of one tuple, those with its
         oldest partner first), or `punctuate(every=n)` (those of n tuples before those of the next n).
+    device: "cpu", or "gpu": the keys of the windows are kept and searched on an NVIDIA GPU (docs/gpu.md).
     suffix: for right columns whose name the left has too.
     batch_rows, batch_delay: collect pushes until so many rows wait, or the first has waited so long (checked at the
         next push), then process them together.
@@ -87,31 +92,37 @@ class StreamJoin(Generic[Answer]):
 
     @overload
     def __init__(
-        self: StreamJoin[pa.Table], on: str | Expr, window: Window, how: How = ..., *,
+        self: StreamJoin[pa.Table], on: On, window: Window, how: How | None = ..., *,
         output: Literal["rows", "pairs"] = ..., **options: Unpack[Options],
     ) -> None: ...  # fmt: skip
     @overload
     def __init__(
-        self: StreamJoin[int], on: str | Expr, window: Window, how: How = ..., *,
+        self: StreamJoin[int], on: On, window: Window, how: How | None = ..., *,
         output: Literal["count"], **options: Unpack[Options],
     ) -> None: ...  # fmt: skip
     @overload
     def __init__(
-        self: StreamJoin[Any], on: str | Expr, window: Window, how: How = ..., *,
+        self: StreamJoin[Any], on: On, window: Window, how: How | None = ..., *,
         output: Output = ..., **options: Unpack[Options],
     ) -> None: ...  # fmt: skip
     def __init__(
         self,
-        on: str | Expr,
+        on: On,
         window: Within | Hopping | Last,
-        how: How = "inner",
+        how: How | None = None,
         *,
+        per: Side | None = None,
+        aggregate: Mapping[str, str] | None = None,
+        emit: Emit | None = None,
+        pick: PickName | None = None,
+        pick_by: On | None = None,
         self_join: bool = False,
         output: Output = "rows",
         index: IndexName | Index = "auto",
         cores: SupportsIndex | None = None,
-        route: RouteName = "auto",
+        route: RouteName | STA = "auto",
         order: Order = "none",
+        device: DeviceName = "cpu",
         suffix: str = "_right",
         batch_rows: SupportsIndex | None = None,
         batch_delay: Any = None,
@@ -122,60 +133,27 @@ class StreamJoin(Generic[Answer]):
         subwindow_rows: SupportsIndex | None = None,
         clock: Callable[[], float] = time.monotonic,
     ):
-        if not isinstance(window, Within | Hopping | Last):
-            raise TypeError(f"window must be made by within, last, tumbling or hopping, got {window!r}")
-        if not isinstance(on, str | Expr):
-            raise TypeError(f"on must be SQL text such as 'l.id = r.id', got {on!r}")
-        one_of("how", how, HOWS)
-        one_of("output", output, OUTPUTS)
-        if not isinstance(self_join, bool):
-            raise TypeError(f"self_join must be True or False, got {self_join!r}")
-        check_index(index)
-        cores = whole_or_none("cores", cores, most=MOST_CORES) or all_cores()
-        one_of("route", route, ROUTES)
-        check_order(order)
-        batch_rows = whole_or_none("batch_rows", batch_rows)
-        keep_late = whole("keep_late", keep_late, 0)
-        subwindows = whole_or_none("subwindows", subwindows)
-        subwindow_rows = whole_or_none("subwindow_rows", subwindow_rows)
-        if not isinstance(suffix, str):
-            raise TypeError(f"suffix must be text, got {suffix!r}")
-        self._delay = None
-        if batch_delay is not None:
-            delay = duration(batch_delay, "batch_delay")
-            if delay.unitless:
-                raise TypeError(f"batch_delay must be a length of time such as '100 ms', got {batch_delay!r}")
-            self._delay = delay.amount / 1e9
-        if batch_rows is None and self._delay is not None:
-            batch_rows = 1 << 62
-        self._on: Any = on
-        self._window = window
-        self._how: Any = how
-        self._self_join = self_join
-        self._output: Any = output
-        self._index = index
-        self._suffix = suffix
-        self._order: Order = order
-        self._batch_rows = batch_rows
-        self._sizes = Sizes(subwindows, subwindow_rows)
-        if route == "shared" and self._sizes != Sizes():
-            raise ValueError("route 'shared' has one tree a window: leave out subwindows and subwindow_rows")
+        asked = self._asked = checked(
+            on, window, how, per=per, aggregate=aggregate, emit=emit, pick=pick, pick_by=pick_by, self_join=self_join,
+            output=output, index=index, cores=cores, route=route, order=order, device=device, suffix=suffix,
+            batch_rows=batch_rows, batch_delay=batch_delay, keep_late=keep_late, subwindows=subwindows,
+            subwindow_rows=subwindow_rows,
+        )  # fmt: skip
         self._now = clock
         self._collecting_since: float | None = None
-        self._workers = Workers(cores)
-        self._spread = Spread(cores, route, self._workers)
+        self._workers = Workers(asked.cores)
+        self._spread = Spread(asked.cores, asked.route, self._workers)
         self._metrics = Metrics()
         self._closed = False
         self._calls = Calls(self._check_open, self._saved)
         self._schemas: dict[Side, pa.Schema | None] = {"left": None, "right": None}
         self._held: list[tuple[Side, pa.RecordBatch | Reached]] = []  # pushes before both schemas are known
-        self._late = {side: LateRows(keep_late) for side in SIDES}
-        self._core: JoinCore | Team | None = None
-        self._clock: Clock  # from `_bind` on
-        if isinstance(on, str):
-            from watersmeet.query.parse import parse
-
-            self._on = parse(on)
+        self._late = {side: LateRows(asked.keep_late) for side in SIDES}
+        self._core: Any = None  # a JoinCore, Team, AggregateCore or PickCore
+        self._clock: Clock  # from `_bind` on, as all that follows
+        self._collected: Collected
+        self._schema: pa.Schema
+        self._why: str
         for side, schema in self._roles(left_schema, right_schema, "right_schema", "left_schema=").items():
             if schema is not None:
                 self._schemas[side] = check_schema(schema, side)
@@ -186,7 +164,7 @@ class StreamJoin(Generic[Answer]):
     def push(self, left: Any = None, right: Any = None) -> Answer:
         """New tuples of one or both streams; returns the results that they complete. In a self join: `push(batch)`."""
         given = self._roles(left, right, "right", "push(batch)")
-        if self._self_join:
+        if self._asked.self_join:
             given["right"] = None
         # Before the turn: reading may run whatever code makes the data, for as long as that takes.
         read = {side: as_batch(data, side, self._schemas[side]) for side, data in given.items() if data is not None}
@@ -200,7 +178,7 @@ class StreamJoin(Generic[Answer]):
             if known is None:
                 known = schemas[side] = first_schema(batch, side)
             batches[side] = conform(batch, known, side)
-        if self._self_join and batches:
+        if self._asked.self_join and batches:
             batches["right"], schemas["right"] = batches["left"], schemas["left"]
         return self._push_unbound(batches, schemas) if self._core is None else self._push_bound(batches)
 
@@ -209,7 +187,7 @@ class StreamJoin(Generic[Answer]):
 
         For a side that is idle: without it, the other side's tuples wait for it. In a self join: `advance(time)`.
         """
-        if isinstance(self._window, Last):
+        if isinstance(self._asked.window, Last):
             raise ValueError("advance is for windows over time; a window of the last n tuples has no time")
         given = self._roles(left, right, "right", "advance(time)")
         return self._calls.whole("advance", self._advance, given)
@@ -287,7 +265,7 @@ class StreamJoin(Generic[Answer]):
 
     def _iterators(self, left: Any, right: Any) -> tuple[Any, Any]:
         given = {"left": left, "right": right}
-        if self._self_join:
+        if self._asked.self_join:
             if right is not None:
                 raise ValueError("right must not be given in a self join, which has one stream; use run(batches)")
             del given["right"]
@@ -313,7 +291,7 @@ class StreamJoin(Generic[Answer]):
     @property
     def schema(self) -> pa.Schema | None:
         """The schema of the results; None for output="count", or while a stream's schema is not known."""
-        return None if self._output == "count" or self._core is None else self._schema
+        return None if self._asked.output == "count" or self._core is None else self._schema
 
     @property
     def cores(self) -> int:
@@ -351,6 +329,25 @@ class StreamJoin(Generic[Answer]):
                 metrics.watermark = None if tick is None else core.window.show(tick)
         return metrics
 
+    def page(self, address: str | int | None = None, *, token: str | None = None) -> Page:
+        """A page that shows in a browser how the join goes; its address is `page.url`. See docs/page.md.
+
+        It lives as long as the join, or until its `close()`. address: a port, or "HOST:PORT"; by default port 8321 of
+        this machine, or another if that is in use. token: that browsers must show; needed for a host that others can
+        reach.
+        """
+        from watersmeet.page.sampler import page_of
+
+        return page_of(self, address, token)
+
+    def completeness(self) -> float:
+        """Of a join by `route=STA(verify=True)`, which may miss pairs: those that it has found, of all there are."""
+        with self._calls.turn("completeness"):
+            if self._asked.sta is None:
+                return 1.0
+            core: Any = self._core
+            return core.completeness() if core is not None else 1.0
+
     def take_late(self, side: str | None = None) -> pa.Table:
         """The late tuples of one side, kept since the last call (the newest `keep_late` of them).
 
@@ -358,7 +355,7 @@ class StreamJoin(Generic[Answer]):
         only: "left" and "right" then have those that were late in that role. Before a stream's columns are known, there
         are none.
         """
-        if side is None and self._self_join:
+        if side is None and self._asked.self_join:
             side = "left"
         one_of("side", side, SIDES)
         schema = self._schemas[side]  # type: ignore[index]
@@ -374,8 +371,9 @@ class StreamJoin(Generic[Answer]):
     def _identity(self) -> list[tuple[str, str]]:
         known = [side for side in SIDES if self._schemas[side] is not None]
         state = "closed" if self._closed else "open" if len(known) == 2 else "waiting for the columns of both streams"
-        how = f"{self._how} self join" if self._self_join else self._how
-        return [("on", str(self._on)), ("window", str(self._window)), ("how", how), ("output", self._output),
+        asked = self._asked
+        how = f"{asked.how} self join" if asked.self_join else asked.how
+        return [("on", str(asked.on)), ("window", str(asked.window)), ("how", how), ("output", asked.output),
                 ("state", state)]  # fmt: skip
 
     def __reduce__(self) -> Any:
@@ -386,23 +384,13 @@ class StreamJoin(Generic[Answer]):
     def explain(self) -> str:
         """What was chosen, and why; a line a fact."""
         with self._calls.turn("explain"):
-            return self._explained()
+            return show.Plan(self._explained())
 
     def _explained(self) -> str:
-        lines = [f"predicate: {self._on}", f"window: {self._window}", f"how: {self._how}", f"output: {self._output}"]
         if self._core is None:
-            waiting = " and ".join(side for side in SIDES if self._schemas[side] is None)
-            whose = "stream" if self._self_join else f"{waiting} stream"
-            lines += ["self join: one window"] if self._self_join else []
-            lines.append(f"index: not chosen yet, the schema of the {whose} is not known")
-            return "\n".join(lines)
-        lines += chosen_lines(self._core, self._why, self._sizes)
-        lines.append(f"cores: {self._spread.text(self._core)}")
-        if self._spread.route.cores > 1:
-            lines += self._spread.lines()
-        if self._order != "none":
-            lines.append(f"order: {self._order}")
-        lines.append(f"batches: {batches_text(self._batch_rows, self._delay)}")
+            lines = waiting_lines(self._asked, [side for side in SIDES if self._schemas[side] is None])
+        else:
+            lines = bound_lines(self._asked, self._core, self._why, self._spread)
         return "\n".join(lines)
 
     def check_invariants(self) -> None:
@@ -440,7 +428,7 @@ class StreamJoin(Generic[Answer]):
 
     def _roles(self, left: Any, right: Any, parameter: str, remedy: str) -> dict[Side, Any]:
         """What was given for each side; in a self join it is given once, for both."""
-        if not self._self_join:
+        if not self._asked.self_join:
             return {"left": left, "right": right}
         if right is not None:
             raise ValueError(f"{parameter} must not be given in a self join, which has one stream; use {remedy}")
@@ -453,40 +441,10 @@ class StreamJoin(Generic[Answer]):
             self._bind(left, right)
 
     def _bind(self, left: pa.Schema, right: pa.Schema) -> None:
-        window = self._window.bind(left, right)
-        core = SharedCore if self._spread.shares else JoinCore
-        wanted = shared_index(self._index) if self._spread.shares else self._index
-        plan, index, why = plan_and_index(self._on, left, right, wanted)
-        left_only = self._how in ("semi", "anti")
-        if self._output == "pairs":
-            schema = pairs_schema(left_only)
-        else:
-            schema = rows_schema(left, None if left_only else right, self._suffix)
-        schemas: dict[Side, pa.Schema] = {"left": left, "right": right}
-        self._spread.bind(plan, left, right, self._how, self._order, partial(self._share, plan, index, left, right))
-        self._core = core(
-            plan, window, schemas, self._how, index, self._sizes, self._workers, self._metrics, self._self_join,
-            by_row=self._output == "rows", order=self._order,
-        )  # fmt: skip
-        self._why = why
-        self._schema = schema
-        self._left_only = left_only
-        self._clock = Clock(window, self._self_join)
-        self._collected = Collected(window, self._self_join)
-
-    def _share(self, plan: JoinPlan, index: Index, left: pa.Schema, right: pa.Schema, route: Route) -> Share:
-        """What every core of several is to know."""
-        if self._output != "rows":  # no more columns than are looked at
-            times = {} if isinstance(self._window, Last) else dict(zip("lr", self._window.time, strict=True))
-            used = {side: {name for one, name in plan.columns if one == side} for side in "lr"}
-            left, right = (
-                pa.schema([field for field in schema if field.name in used[side] or field.name == times.get(side)])
-                for side, schema in (("l", left), ("r", right))
-            )
-        return Share(
-            self._on, self._window, self._how, self._output, index, self._suffix, self._order, self._sizes, left, right,
-            route,
-        )  # fmt: skip
+        asked, window = self._asked, self._asked.window.bind(left, right)
+        self._core, self._schema, self._why = bound(asked, window, left, right, self._spread, self._metrics)
+        self._clock = Clock(window, asked.self_join)
+        self._collected = Collected(window, asked.self_join, flat=asked.device != "cpu")
 
     def _push_unbound(self, batches: dict[Side, pa.RecordBatch], schemas: dict[Side, pa.Schema | None]) -> Any:
         """A push while the schema of a stream is, or was, not known."""
@@ -511,16 +469,16 @@ class StreamJoin(Generic[Answer]):
 
     def _check_alone(self, side: Side, batch: pa.RecordBatch) -> None:
         """What can be checked of a batch before the other side is known: its time column."""
-        if not isinstance(self._window, Last):
-            self._window.bind_one(batch.schema, side).read(batch, side)
+        if not isinstance(self._asked.window, Last):
+            self._asked.window.bind_one(batch.schema, side).read(batch, side)
 
     def _unbound_window(self) -> BoundTimeWindow | None:
         """The window as far as one known schema tells: enough to check a time, not to know its tick."""
-        assert not isinstance(self._window, Last)
+        assert not isinstance(self._asked.window, Last)
         for side in SIDES:
             schema = self._schemas[side]
             if schema is not None:
-                return self._window.bind_one(schema, side)
+                return self._asked.window.bind_one(schema, side)
         return None
 
     def _push_bound(self, batches: dict[Side, pa.RecordBatch]) -> Any:
@@ -530,7 +488,7 @@ class StreamJoin(Generic[Answer]):
         metrics.pushes += 1
         for side, one in pushed.items():
             self._collected.add(side, one)
-            again = self._self_join and side == "right"
+            again = self._asked.self_join and side == "right"
             if not again:
                 metrics.count_in(side, one.batch.num_rows)
             if one.late is not None and not (again and one.late is pushed["left"].late):
@@ -539,14 +497,14 @@ class StreamJoin(Generic[Answer]):
         return self._process_if_due()
 
     def _process_if_due(self) -> Any:
-        if self._batch_rows is not None:
+        if self._asked.batch_rows is not None:
             waiting = self._collected.rows
             now = self._now()
             if waiting and self._collecting_since is None:
                 self._collecting_since = now
             since = self._collecting_since
-            overdue = self._delay is not None and since is not None and now - since >= self._delay
-            if waiting and waiting < self._batch_rows and not overdue:
+            overdue = self._asked.delay is not None and since is not None and now - since >= self._asked.delay
+            if waiting and waiting < self._asked.batch_rows and not overdue:
                 return self._nothing()
         return self._process()
 
@@ -566,32 +524,32 @@ class StreamJoin(Generic[Answer]):
         self._core.step(last, self._clock.expired_below(), results)
 
     def _results(self) -> Results:
-        return Results(self._output, self._schema, self._left_only)
+        return Results(self._asked.output, self._schema, self._asked.left_only)
 
     def _nothing(self) -> Any:
         """An empty answer; without columns as long as the streams do not tell which there are."""
-        if self._output == "count":
+        if self._asked.output == "count":
             return 0
-        left_only = self._how in ("semi", "anti")
         if self._core is not None:
             return empty_table(self._schema)
-        if self._output == "pairs":
+        left_only = self._asked.left_only
+        if self._asked.output == "pairs":
             return empty_table(pairs_schema(left_only))
         return empty_table(self._schemas["left"] if left_only else None)
 
     def _close_unbound(self) -> Any:
         """The end, though a stream never showed its schema: the other's tuples come out alone, if any do."""
-        alone = {"left": ("left",), "right": ("right",), "full": SIDES, "anti": ("left",)}.get(self._how, ())
+        alone: Any = {"left": ("left",), "right": ("right",), "full": SIDES, "anti": ("left",)}.get(self._asked.how, ())
         held = [batch for side, batch in self._held if side in alone and isinstance(batch, pa.RecordBatch)]
         rows = sum(batch.num_rows for batch in held)
         self._metrics.rows_out += rows
-        if self._output == "count" or not rows:
-            return rows if self._output == "count" else self._nothing()
-        if self._how == "anti" and self._output == "rows":
+        if self._asked.output == "count" or not rows:
+            return rows if self._asked.output == "count" else self._nothing()
+        if self._asked.how == "anti" and self._asked.output == "rows":
             return pa.Table.from_batches(held)
-        if self._output == "pairs":
+        if self._asked.output == "pairs":
             known = "left" if self._schemas["left"] is not None else "right"
-            schema = pairs_schema(self._how == "anti")
+            schema = pairs_schema(self._asked.how == "anti")
             return pa.table({name: range(rows) if name == known else [None] * rows for name in schema.names}, schema)
         unknown = next(side for side in SIDES if self._schemas[side] is None)
         raise ValueError(

@@ -9,7 +9,9 @@ from typing import Any
 from watersmeet.engine import show
 from watersmeet.query.windows import Side
 
-STEPS = ("keys", "sort", "probe", "store", "gather", "expire")
+STEPS = ("pick", "keys", "sort", "probe", "store", "gather", "hand", "expire")
+#: Of a push, where the cores are processes: see engine/cores/clock.py.
+PHASES = ("write", "route", "step", "collect")
 
 
 @dataclass(repr=False)
@@ -19,9 +21,18 @@ class Metrics:
     A self join has one stream, the left: its rows, late and stored ones are counted there, once. On the right it counts
     only what a second index stores, and what is late by a second time column.
 
+    subwindows_left, subwindows_right: pieces that each window is in, of all cores.
     loads: tuples that each core holds; empty while there is one.
+    probes: tuples that have looked for partners in each core; likewise.
+    hot, hot_share: by route "hot_cold", keys that are hot now with their shares of all tuples, and the share of hot
+    tuples among all so far.
     seconds: time per step, summed over threads and cores, so that the steps of a join may add up to more than the clock
-    on the wall.
+    on the wall. Where cores are processes, "pick" is taking from a batch what the route gives a core, and "hand" is
+    writing results to where the caller reads them.
+    phases: time of pushes by the clock on the wall, since cores are processes: "write" batches to where all see them,
+    "route" and "step", in which the caller waits for the cores, "collect" results.
+    works, waits: seconds that each core has worked in these, and that it has waited for the others; empty while there
+    is one.
     """
 
     rows_in_left: int = 0
@@ -34,10 +45,18 @@ class Metrics:
     waiting: int = 0
     index_bytes: int = 0
     payload_bytes: int = 0
+    subwindows_left: int = 0
+    subwindows_right: int = 0
     watermark: Any = None
     pushes: int = 0
     loads: list[int] = field(default_factory=list)
+    probes: list[int] = field(default_factory=list)
+    hot: dict[str, float] = field(default_factory=dict)
+    hot_share: float = 0.0
     seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(STEPS, 0.0))
+    phases: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PHASES, 0.0))
+    works: list[float] = field(default_factory=list)
+    waits: list[float] = field(default_factory=list)
 
     def __repr__(self) -> str:
         return show.line("Metrics", show.facts(self))

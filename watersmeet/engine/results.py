@@ -62,12 +62,16 @@ class Results:
     def counts_only(self) -> bool:
         return self._output == "count"
 
+    @property
+    def positions_only(self) -> bool:
+        return self._output == "pairs"
+
     def pairs(
         self, side: Side, own: Array, stored: Array, payloads: dict[Side, Payload], workers: Workers
     ) -> list[pa.RecordBatch]:
         """Pairs as batches of results, mostly one: positions of tuples of `side` that arrived, and of partners."""
         left, right = (own, stored) if side == "left" else (stored, own)
-        if self._output == "pairs":
+        if self.positions_only:
             both = self._positions(payloads["left"], left), self._positions(payloads["right"], right)
             return [self._batch(*both)]
 
@@ -89,11 +93,12 @@ class Results:
     def alone(
         self, side: Side, payload: Payload, positions: Array, other: Payload, by: Array | None = None
     ) -> None:
-        """Tuples that come out without a partner. by: positions of those that let them, where these are to be known."""
+        """Tuples that come out without a partner. by: positions, in the stream, of those that let them, where these are
+        to be known."""
         self.rows += positions.size
         if not positions.size or self._output == "count":
             return
-        if self._output == "pairs":
+        if self.positions_only:
             missing, own = pa.nulls(positions.size, pa.int64()), self._positions(payload, positions)
             both = (own, missing) if side == "left" else (missing, own)
             self._take(self._batch(*(both[:1] if self._left_only else both), *self._marks(other, by, positions.size)))

@@ -228,7 +228,7 @@ class Run(Generic[Answer]):
         """Streams of which a batch is to be pushed now."""
         going = [side for side in self._read if self._read[side] or side not in self._ended]
         there = [side for side in going if self._read[side]]
-        if isinstance(self._join._window, Last):
+        if isinstance(self._join._asked.window, Last):
             return there if len(there) == len(going) else []
         return [side for side in there if not self._too_far(side)]
 

@@ -29,7 +29,6 @@ from watersmeet.index.trees.shared_kernels import Lane, View
 from watersmeet.index.trees.shared_tree import NOBODY, Coming, SharedPIMTree, SharedTree
 from watersmeet.query.plan import Tuples
 from watersmeet.query.windows import SIDES, Side
-from watersmeet.window.chain import Target
 
 Array = np.ndarray
 
@@ -42,7 +41,12 @@ class SharedCore(JoinCore):
     _step: Step | None = None
 
     def _process(
-        self, arrivals: dict[Side, Arrival], visitors: dict[Side, Arrival], unneeded: Ticks, results: Results
+        self,
+        arrivals: dict[Side, Arrival],
+        visitors: dict[Side, Arrival],
+        unneeded: Ticks,
+        results: Results,
+        met_before: dict[Side, Array],
     ) -> dict[Side, Array]:
         assert not visitors
         batches: dict[Side, Ready] = {}
@@ -72,6 +76,7 @@ class SharedCore(JoinCore):
         for side, batch in batches.items():
             found: list[Piece] = [(batch.targets[0].subwindow, *both) for both in pieces[side]]
             self._settle(batch, self._finder.take(batch, found, results), results)
+            self._let_first_out(results)
         return {}
 
     def _lane(
@@ -89,39 +94,43 @@ class SharedCore(JoinCore):
         limit = targets[0].subwindow.size if targets else 0
         tuples = self._sides[side].of(arrival.batch)
         begin = time.perf_counter()
-        keys = tuples.keys()
+        keys, kept = self._keys(side, tuples)
         live = self._stored_rows(arrival, keys.live, keep)
         self.metrics.took("keys", begin)
         if again and len(self.shares) == 1:
             live, stores = before["left"].live, np.zeros(arrival.rows, np.uint8)  # as left they have been stored
         else:
             stores = _flags(live, arrival.rows)
-        batch = Ready(side, arrival, payload, first, live, Coming(int(np.count_nonzero(stores))), None, targets)
+        coming = Coming(int(np.count_nonzero(stores)))
+        batch = Ready(side, arrival, payload, first, live, coming, None, targets, kept, [])
         if not (again and len(self.shares) == 1):
             self._store(batch)
         key = keys.equal if keys.ordered is None else keys.ordered
         assert key is not None
         row = first - chain.holding(first).base
-        return batch, self._asking(np.ascontiguousarray(key), stores, arrival, tuples, targets, row, limit)
+        lane, limits = self._asking(batch, np.ascontiguousarray(key), stores, tuples, row, limit)
+        return batch._replace(limits=limits), lane
 
     def _asking(
-        self, keys: Array, stores: Array, arrival: Arrival, tuples: Tuples, targets: list[Target], row: int, limit: int
-    ) -> Lane:
-        """What the tuples look for."""
+        self, batch: Ready, keys: Array, stores: Array, tuples: Tuples, row: int, limit: int
+    ) -> tuple[Lane, list[Array]]:
+        """What the tuples look for, and what their checks compare with."""
+        arrival, targets = batch.arrival, batch.targets
         if not targets:
             nothing = np.zeros(arrival.rows, np.uint8)
-            return NOBODY._replace(keys=keys, stores=stores, asks=nothing, lows=keys, highs=keys, first=row)
+            return NOBODY._replace(keys=keys, stores=stores, asks=nothing, lows=keys, highs=keys, first=row), []
         begin = time.perf_counter()
-        probe = tuples.probe()
+        probe, limits = self._asked(batch.side, tuples)
         self.metrics.took("keys", begin)
         asks = _flags(both(probe.live, arrival.on_time), arrival.rows)
         lows, highs = (probe.lows, probe.highs) if probe.lows else ((probe.equal,), (probe.equal,))
         bounds = targets[0].bounds
         b = bounds or no_ticks()
-        return Lane(
+        lane = Lane(
             keys, stores, asks, _joined(lows), _joined(highs), len(lows), bounds_mode(bounds), b.low, b.high, b.ticks,
             row, limit,
         )  # fmt: skip
+        return lane, limits
 
     def _tree(self, side: Side) -> SharedTree:
         subwindows = self.chains[side].subwindows

@@ -27,8 +27,11 @@ def facts(metrics: Any) -> list[tuple[str, str]]:
     def both(name: str) -> str:
         return f"{getattr(metrics, name + '_left'):,} left, {getattr(metrics, name + '_right'):,} right"
 
-    seconds = ", ".join(f"{step} {spent:.3f}" for step, spent in metrics.seconds.items() if spent)
-    return [
+    seconds, phases = (
+        ", ".join(f"{step} {spent:.3f}" for step, spent in times.items() if spent)
+        for times in (metrics.seconds, metrics.phases)
+    )
+    found = [
         ("rows in", both("rows_in")),
         ("rows out", f"{metrics.rows_out:,}"),
         ("late", both("late")),
@@ -39,6 +42,10 @@ def facts(metrics: Any) -> list[tuple[str, str]]:
         ("watermark", "none yet" if metrics.watermark is None else str(metrics.watermark)),
         ("seconds", seconds or "none yet"),
     ]
+    if metrics.waits:
+        worked, waited = (f"{min(times):.3f} to {max(times):.3f}" for times in (metrics.works, metrics.waits))
+        found += [("phases", phases or "none yet"), ("a core", f"worked {worked}, waited {waited}")]
+    return found
 
 
 def line(name: str, parts: Iterable[tuple[str, str]]) -> str:
@@ -54,3 +61,10 @@ def table(title: str, parts: Iterable[tuple[str, str]], below: str = "") -> str:
     )
     more = f"<details><summary>explain</summary><pre>{escape(below)}</pre></details>" if below else ""
     return f"<div><b>{escape(title)}</b><table>{rows}</table>{more}</div>"
+
+
+class Plan(str):
+    """What `explain()` tells: a text, and in a notebook one with its lines."""
+
+    def _repr_html_(self) -> str:
+        return f"<pre style='text-align:left'>{escape(self)}</pre>"

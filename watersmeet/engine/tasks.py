@@ -7,16 +7,18 @@ together, and are put one behind the other in the order of the tasks: so they co
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
 from threading import RLock
+from typing import Any
 
 import numpy as np
 
 from watersmeet.index.base import Emitter
 from watersmeet.index.trees import shared_kernels as kernels
-from watersmeet.index.trees.shared_kernels import Lane, View
+from watersmeet.index.trees.shared_kernels import Lane
 from watersmeet.index.trees.shared_tree import NOBODY
 from watersmeet.interrupts import uninterrupted
 from watersmeet.query.windows import SIDES, Side
@@ -36,12 +38,16 @@ _PAIRS = 1 << 16
 
 @dataclass(frozen=True)
 class Tasks:
-    """What is to be done, and how far that is, as all threads see it. counts: pairs are not written."""
+    """What is to be done, and how far that is, as all threads see it.
+
+    views: of the windows, as the kernel knows them; counts: pairs are not written.
+    """
 
     lanes: dict[Side, Lane]
-    views: dict[Side, View]
+    views: dict[Side, Any]
     counts: bool
     rows: int = TASK_ROWS  # of a task
+    kernel: Callable[..., int] = kernels.work
     queue: Array = field(default_factory=lambda: np.zeros(kernels.QUEUE, np.int64))
     done: Array = field(init=False)  # whether each left one is
 
@@ -96,7 +102,7 @@ class Worker:
         tasks, mine, room = self._tasks, self._mine, self._room
         mine[kernels.PAIRS] = mine[kernels.SEGMENTS] = 0
         mine[kernels.TURNS] = turns
-        how = kernels.work(
+        how = tasks.kernel(
             self._number, tasks.queue, tasks.done, tasks.rows, tasks.lanes["left"], tasks.lanes["right"], NOBODY,
             tasks.views["left"], tasks.views["right"], tasks.counts, mine, room.batch_rows, room.rows, self._segments,
         )  # fmt: skip

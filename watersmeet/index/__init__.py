@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from watersmeet.device.gpu_sort import GPUSort
+from watersmeet.device.opencl_bisort import OpenCLBISort
 from watersmeet.index.adaptive import Adaptive
 from watersmeet.index.base import Index
 from watersmeet.index.hash import Hash
@@ -18,7 +20,10 @@ INDEXES: tuple[Any, ...] = (
     NestedLoop, Hash, BISort, RaPTable, WiBTree, Adaptive, BTree, FrozenBTree, IMTree, PIMTree,
 )  # fmt: skip
 
+#: Those whose structures are on a device; a join has the first by `device=`.
+DEVICE_INDEXES: tuple[Any, ...] = (GPUSort, OpenCLBISort)
+
 __all__ = [
-    "INDEXES", "Adaptive", "BISort", "BTree", "FrozenBTree", "Hash", "IMTree", "Index", "NestedLoop", "PIMTree",
-    "RaPTable", "WiBTree",
+    "DEVICE_INDEXES", "INDEXES", "Adaptive", "BISort", "BTree", "FrozenBTree", "GPUSort", "Hash", "IMTree", "Index",
+    "NestedLoop", "OpenCLBISort", "PIMTree", "RaPTable", "WiBTree",
 ]  # fmt: skip

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 import numpy as np
-from numba import njit
+from numba import njit, uint64
 
 from watersmeet.memory import room
 from watersmeet.workers import ALONE, Workers
@@ -199,6 +199,33 @@ def in_bounds(mode, row, least, most, ticks):
     if mode == BY_TICK:
         value = ticks[row]
     return np.int64(least <= value) & np.int64(value <= most)
+
+
+@njit
+def keep_within(mode, low, high, ticks, out_probe, out_row, first, stop):
+    """Of the pairs from `first` to `stop` keep those within bounds, one behind the other; returns where they end.
+
+    Apart from the loops that find pairs, so that these are compiled once and not for each way to compare ticks.
+    """
+    n = uint64(first)
+    if mode == UNBOUNDED:
+        return uint64(stop)
+    if mode == BY_ROW:
+        for i in range(uint64(first), uint64(stop)):
+            p = out_probe[i]
+            row = out_row[i]
+            out_probe[n] = p
+            out_row[n] = row
+            n += uint64(low[p] <= row) & uint64(row <= high[p])
+    else:
+        for i in range(uint64(first), uint64(stop)):
+            p = out_probe[i]
+            row = out_row[i]
+            tick = ticks[row]
+            out_probe[n] = p
+            out_row[n] = row
+            n += uint64(low[p] <= tick) & uint64(tick <= high[p])
+    return n
 
 
 def no_ticks() -> TickBounds:

@@ -38,14 +38,23 @@ class Entries(NamedTuple):
         return self.rows.size
 
 
-class Probes(NamedTuple):
-    """A batch as ranges, one list for each band, each in order of its low ends."""
+class Ranges(NamedTuple):
+    """A batch as ranges of one band, in order of their low ends."""
 
-    bands: tuple[tuple[Array, Array, Array, Array], ...]  # (equal, lows, highs, rows)
+    equal: Array  # empty where there is one key
+    lows: Array
+    highs: Array
+    rows: Array
+
+
+class Probes(NamedTuple):
+    """A batch as ranges of each band."""
+
+    bands: tuple[Ranges, ...]
 
     @property
     def size(self) -> int:
-        return self.bands[0][3].size
+        return self.bands[0].rows.size
 
 
 class SortedBatches:
@@ -74,7 +83,7 @@ class SortedBatches:
         for low, high in zip(lows, highs, strict=True):
             for order in _known_orders(entries):
                 ranges = _ranges(equal, low, high, order, workers)
-                if _are_in_order(ranges[0], ranges[1]):
+                if _are_in_order(ranges.equal, ranges.lows):
                     break
             else:
                 rows = None if live is None else live_rows(live, n)
@@ -92,11 +101,9 @@ def _keys(equal: Array | None, ordered: Array | None) -> tuple[Array | None, Arr
     return equal, ordered
 
 
-def _ranges(
-    equal: Array | None, low: Array, high: Array, order: Array, workers: Workers
-) -> tuple[Array, Array, Array, Array]:
+def _ranges(equal: Array | None, low: Array, high: Array, order: Array, workers: Workers) -> Ranges:
     of_equal = _NONE if equal is None else taken(equal, order, workers)
-    return of_equal, taken(low, order, workers), taken(high, order, workers), order
+    return Ranges(of_equal, taken(low, order, workers), taken(high, order, workers), order)
 
 
 def _known_orders(entries: Entries | None) -> Iterator[Array]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -61,15 +61,15 @@ def _scan_kernel(by_equal: bool, bands: int, mode: int):
     """The loop for one kind of predicate."""
 
     @njit(nogil=True, cache=True)
-    def scan(
-        rows, equal, ordered, probe_rows, probe_equal, lows, highs, i, stop, j, low, high, ticks, emit, out_probe,
-        out_row,
-    ):  # fmt: skip
+    def scan(entries, probes, i, stop, j, bounds, emits, out_probe, out_row):
         """From probe i and row j on; returns (probe, row, pairs) where it stopped, for want of room or at the end.
 
-        With `emit` it writes pairs, without it only counts. A block of rows is counted first, and gone through one by
+        If it `emits` it writes pairs, else it only counts. A block of rows is counted first, and gone through one by
         one only if there is anything in it.
         """
+        rows, equal, ordered = entries.rows, entries.equal, entries.ordered
+        probe_rows, probe_equal, lows, highs = probes.rows, probes.equal, probes.lows, probes.highs
+        low, high, ticks = bounds.low, bounds.high, bounds.ticks
         n = np.int64(0)
         room = out_row.size
         size = rows.size
@@ -92,7 +92,7 @@ def _scan_kernel(by_equal: bool, bands: int, mode: int):
                         by_equal, bands, mode, equal, ordered, rows, k, e, i, least, most, lows, highs,
                         first, last, ticks,
                     )  # fmt: skip
-                if emit and hits > 0:
+                if emits and hits > 0:
                     if n + hits > room:
                         return i, j, n
                     for k in range(j, end):
@@ -103,7 +103,7 @@ def _scan_kernel(by_equal: bool, bands: int, mode: int):
                             out_probe[n] = p
                             out_row[n] = rows[k]
                             n += 1
-                elif not emit:
+                elif not emits:
                     n += hits
                 j = end
             j = 0
@@ -113,8 +113,7 @@ def _scan_kernel(by_equal: bool, bands: int, mode: int):
     return scan
 
 
-@dataclass(frozen=True)
-class Entries:
+class Entries(NamedTuple):
     rows: Array
     equal: Array
     ordered: Array
@@ -124,8 +123,7 @@ class Entries:
         return self.rows.size
 
 
-@dataclass(frozen=True)
-class Probes:
+class Probes(NamedTuple):
     rows: Array
     equal: Array
     lows: Array
@@ -178,9 +176,9 @@ class NestedLoopStructure:
         self._ordered = appended(self._ordered, size, entries.ordered)
         self._size += entries.size
 
-    def _filled(self) -> tuple[Array, Array, Array]:
+    def _filled(self) -> Entries:
         n = self._size
-        return self._rows[:n], self._equal[:n], self._ordered[:n]
+        return Entries(self._rows[:n], self._equal[:n], self._ordered[:n])
 
     def _kernel(self, bounds: TickBounds | None, probes: Probes):
         return _scan_kernel(self._equal.size > 0, min(probes.lows.shape[0], 2), bounds_mode(bounds))
@@ -189,16 +187,12 @@ class NestedLoopStructure:
         """O(rows) per probe."""
         if not self._size:
             return
-        b = bounds or no_ticks()
-        scan = self._kernel(bounds, probes)
+        scan, entries, of_ticks = self._kernel(bounds, probes), self._filled(), bounds or no_ticks()
         row = 0
         room = 2 * (stop - start) + _BLOCK
         while start < stop:
             out = Emitter(min(PORTION, room))
-            start, row, n = scan(
-                *self._filled(), probes.rows, probes.equal, probes.lows, probes.highs, start, stop, row,
-                b.low, b.high, b.ticks, True, out.batch_rows, out.rows,
-            )  # fmt: skip
+            start, row, n = scan(entries, probes, start, stop, row, of_ticks, True, out.batch_rows, out.rows)
             if n:
                 yield out.emitted(n)
             room *= 2
@@ -207,12 +201,9 @@ class NestedLoopStructure:
         """As `find`, without writing pairs."""
         if not self._size:
             return 0
-        b = bounds or no_ticks()
         scan = self._kernel(bounds, probes)
-        return scan(
-            *self._filled(), probes.rows, probes.equal, probes.lows, probes.highs, start, stop, 0,
-            b.low, b.high, b.ticks, False, _NO_ROWS, _NO_ROWS,
-        )[2]  # fmt: skip
+        of_ticks = bounds or no_ticks()
+        return scan(self._filled(), probes, start, stop, 0, of_ticks, False, _NO_ROWS, _NO_ROWS)[2]
 
     def seal(self) -> None:
         self._rows, self._equal, self._ordered = (a.copy() for a in self._filled())

@@ -3,6 +3,7 @@
 from .expr import Call, Column, Constant, Expr
 from .parse import parse
 from .plan import JoinPlan, Keys, Probe, Residual, SidePlan, Term, compile_plan
+from .predicate import predicate
 
 __all__ = [
     "Call",
@@ -17,4 +18,5 @@ __all__ = [
     "Term",
     "compile_plan",
     "parse",
+    "predicate",
 ]

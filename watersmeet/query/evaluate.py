@@ -14,6 +14,7 @@ import pyarrow as pa
 from . import node as nodes
 from .arithmetic import ARITHMETIC
 from .cast import CASTS
+from .distances import DISTANCES
 from .expr import Call, Column, Constant, Expr, check_depth
 from .functions import NUMBERS
 from .logic import LOGIC
@@ -22,7 +23,7 @@ from .temporal import TEMPORALS
 from .texts import TEXTS
 from .types import from_arrow
 
-FUNCTIONS = {**LOGIC, **ARITHMETIC, **NUMBERS, **TEXTS, **TEMPORALS, **CASTS}
+FUNCTIONS = {**LOGIC, **ARITHMETIC, **NUMBERS, **DISTANCES, **TEXTS, **TEMPORALS, **CASTS}
 _SIDES = {"l": "left", "r": "right"}
 
 

@@ -13,10 +13,10 @@ import numpy as np
 _jit = numba.njit(cache=True, nogil=True)
 
 NAN_KEY = np.int64(0x7FF8000000000000)  # above +infinity's
-_SIGN = np.int64(0x7FFFFFFFFFFFFFFF)
+INT64_GREATEST = _SIGN = np.int64(0x7FFFFFFFFFFFFFFF)
 _LOWEST = np.int64(-0x8000000000000000)
-_INFINITY = np.int64(0x7FF0000000000000)
-_ODD_1 = np.uint64(0x9E3779B97F4A7C15)
+INFINITY_KEY = _INFINITY = np.int64(0x7FF0000000000000)
+ODD = _ODD_1 = np.uint64(0x9E3779B97F4A7C15)
 _ODD_2 = np.uint64(0xBF58476D1CE4E5B9)
 _ODD_3 = np.uint64(0x94D049BB133111EB)
 _S30, _S27, _S31, _S8 = np.uint64(30), np.uint64(27), np.uint64(31), np.uint64(8)

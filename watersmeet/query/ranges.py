@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from .keys import Band, KeyRun
 from .node import Node
+from .types import Type
 
 SWAPPED = {"=": "=", "<>": "<>", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
 MAX_BANDS = 16
@@ -23,6 +24,7 @@ class Key:
     id: tuple
     run: KeyRun
     text: str
+    type: Type | None = None  # of which a countable key is a number
 
 
 @dataclass(frozen=True)

@@ -84,6 +84,41 @@ def ranges(node: Node, stored: str) -> Found:
     return _direct(node.op, a, b, stored) if a.type.kind in ("bool", "string", "binary") else {}
 
 
+def exactly(node: Node, stored: str) -> list[Ranges] | None:
+    """What `node` says as ranges of keys of the stored side, all of which must hold; None where these do not tell all.
+
+    Each may be of another key: `l.x between r.a and r.b` is two ranges, of r.a and of r.b.
+    """
+    exact = [each for each in ranges(node, stored).values() if each.exact]
+    if exact:
+        return exact[:1]
+    parts: list[list[Ranges] | None] = []
+    if node.op == "and":
+        parts = [exactly(arg, stored) for arg in node.args]
+    elif node.op in SWAPPED and node.args and node.args[0].type.countable:
+        parts = [None if each is None else [each] for each in _halves(node, stored)]
+    if not parts:
+        return None
+    answer: list[Ranges] = []
+    for part in parts:
+        if part is None:
+            return None
+        answer += part
+    return answer
+
+
+def _halves(node: Node, stored: str) -> list[Ranges | None]:
+    """`|x| <= c` as x <= c and -x <= c; none of anything else."""
+    found = _form(node.op, *node.args)
+    if found is None or not any(len(atom.sides) == 2 for _, atom in found[1].atoms.values()):
+        return []
+    unfolded = None if found[1].cancels else _unfolded(*found)
+    if unfolded is None or not unfolded[1]:
+        return []
+    halves = [_below_zero(found[0], form, stored).values() for form in unfolded[0]]
+    return [next((each for each in half if each.exact), None) for half in halves]
+
+
 def _all_or_nothing(node: Node) -> Band:
     holds = truth(node)
 
@@ -98,30 +133,29 @@ def _all_or_nothing(node: Node) -> Band:
 
 
 def _countable(sign: str, a: Node, b: Node, stored: str) -> Found:
+    found = _form(sign, a, b)
+    return {} if found is None else _below_zero(*found, stored)
+
+
+def _form(sign: str, a: Node, b: Node) -> tuple[str, Linear] | None:
+    """`a (sign) b` as a sign, one of = <> < <=, and what it compares with zero."""
     left, right = linear(a), linear(b)
     if left is None or right is None:
-        return {}
+        return None
     form = left.plus(right, Fraction(-1))
-    if sign in (">", ">="):
-        form, sign = form.times(Fraction(-1)), SWAPPED[sign]
-    return _below_zero(sign, form, stored)
+    return (SWAPPED[sign], form.times(Fraction(-1))) if sign in (">", ">=") else (sign, form)
 
 
 def _below_zero(sign: str, form: Linear, stored: str) -> Found:
     """form (sign) 0, sign one of = <> < <=."""
     if form.cancels:
         return {}
-    mixed = [(key, pair) for key, pair in form.atoms.items() if len(pair[1].sides) == 2]
-    if mixed:
-        name, (coefficient, node) = mixed[0]
-        if len(mixed) > 1 or node.op != "abs" or sign == "<>":
+    if any(len(node.sides) == 2 for _, node in form.atoms.values()):
+        unfolded = _unfolded(sign, form)
+        if unfolded is None:
             return {}
-        inner = linear(node.args[0])
-        if inner is None:
-            return {}
-        rest = Linear({k: p for k, p in form.atoms.items() if k != name}, form.rest)
-        parts = [_below_zero(sign, rest.plus(inner, coefficient * way), stored) for way in (1, -1)]
-        answer = combine(parts, is_and=sign != "=" and coefficient > 0)
+        forms, is_and = unfolded
+        answer = combine([_below_zero(sign, each, stored) for each in forms], is_and)
         if sign == "=":  # |x| = c is not quite x = c or x = -c: not for c < 0
             return {k: Ranges(r.key, r.bands, False, r.kind) for k, r in answer.items()}
         return answer
@@ -147,13 +181,26 @@ def _below_zero(sign: str, form: Linear, stored: str) -> Found:
     else:
         divisor *= 10**down
     run, offset, exact = keys.count_key(node)
-    key = Key(("count", node.key), run, text_of(own))
+    key = Key(("count", node.key), run, text_of(own), node.type)
 
     def make(which: str) -> KeyRun:
         return keys.count_bound(bound, divisor, offset, which, exact)
 
     found = one_range(key, sign, make, exact)
     return {} if found is None else {key.id: found}
+
+
+def _unfolded(sign: str, form: Linear) -> tuple[list[Linear], bool] | None:
+    """A form with one |x| of both sides in it as the two with x and -x, and whether both must hold."""
+    mixed = [(key, pair) for key, pair in form.atoms.items() if len(pair[1].sides) == 2]
+    name, (coefficient, node) = mixed[0]
+    if len(mixed) > 1 or node.op != "abs" or sign == "<>":
+        return None
+    inner = linear(node.args[0])
+    if inner is None:
+        return None
+    rest = Linear({k: p for k, p in form.atoms.items() if k != name}, form.rest)
+    return [rest.plus(inner, coefficient * way) for way in (1, -1)], sign != "=" and coefficient > 0
 
 
 # --- bool and text --------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from functools import cached_property
 from html import escape
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -37,6 +37,8 @@ from watersmeet.query.kernels import add_held
 Side = Literal["left", "right"]
 SIDES: tuple[Side, Side] = ("left", "right")
 _LEAST, _GREATEST = int(np.iinfo(np.int64).min), int(np.iinfo(np.int64).max)
+#: The name of the time column, unless another is given.
+TIME = "ts"
 _EPOCH, _LONGEST = datetime(1970, 1, 1), timedelta(days=999_999_999)
 
 
@@ -44,14 +46,27 @@ def other(side: Side) -> Side:
     return "right" if side == "left" else "left"
 
 
+class Said(NamedTuple):
+    time: tuple[bool, bool]
+    lateness: tuple[bool, bool]
+
+
+ALL_SAID = Said((True, True), (True, True))
+
+
 @dataclass(frozen=True)
 class TimeWindow:
     """What all windows over time share: the time column and the lateness of each side, and how far each may be behind
-    the other before it is idle, and no longer waited for (None: however far)."""
+    the other before it is idle, and no longer waited for (None: however far).
+
+    said: of which sides the caller has named the time column, and of which the lateness. The others have defaults,
+    which give way to the watermark that a stream has already (on Spark).
+    """
 
     time: tuple[str, str]
     lateness: tuple[Duration, Duration]
     idle_after: tuple[Duration | None, Duration | None] = field(default=(None, None), kw_only=True)
+    said: Said = field(default=ALL_SAID, kw_only=True, compare=False)
 
     def lengths(self) -> tuple[tuple[str, Duration], ...]:
         raise NotImplementedError
@@ -190,31 +205,33 @@ def _arguments(lengths: tuple[Duration | None, Duration | None]) -> str:
     return left if left == right else f"({left}, {right})"
 
 
-def within(before: Any, after: Any = None, time: Any = "ts", lateness: Any = 0, idle_after: Any = None) -> Within:
+def within(before: Any, after: Any = None, time: Any = None, lateness: Any = None, idle_after: Any = None) -> Within:
     """Pairs with -before <= r.time - l.time <= after, both ends inclusive; `after` is `before` unless given.
 
     Lengths are text ("10 seconds"), timedelta, or whole numbers where the time columns are integers. `time` is the
-    name of the time column, or a pair (left, right). `lateness` is how far a stream may be out of order, one for
-    both or a pair. `idle_after` is how far in time a stream may be behind the other before that one waits for it no
-    longer, one for both or a pair; None: however far.
+    name of the time column, "ts" unless given, or a pair (left, right). `lateness` is how far a stream may be out of
+    order, 0 unless given, one for both or a pair. `idle_after` is how far in time a stream may be behind the other
+    before that one waits for it no longer, one for both or a pair; None: however far.
     """
     first = duration(before, "before")
     second = first if after is None else duration(after, "after")
-    return Within(_time_names(time), _lateness(lateness), first, second, idle_after=_idle_after(idle_after))
+    names, late, said = _times(time, lateness)
+    return Within(names, late, first, second, idle_after=_idle_after(idle_after), said=said)
 
 
-def tumbling(size: Any, time: Any = "ts", lateness: Any = 0, idle_after: Any = None) -> Hopping:
+def tumbling(size: Any, time: Any = None, lateness: Any = None, idle_after: Any = None) -> Hopping:
     """Pairs in the same aligned interval of length `size`."""
     return hopping(size, size, time, lateness, idle_after)
 
 
-def hopping(size: Any, slide: Any, time: Any = "ts", lateness: Any = 0, idle_after: Any = None) -> Hopping:
+def hopping(size: Any, slide: Any, time: Any = None, lateness: Any = None, idle_after: Any = None) -> Hopping:
     """Pairs that some aligned window of length `size`, moved in steps of `slide`, contains; each pair once."""
     lengths = duration(size, "size"), duration(slide, "slide")
     for name, length, value in zip(("size", "slide"), lengths, (size, slide), strict=True):
         if length.amount == 0:
             raise ValueError(f"{name} must be more than nothing, got {value!r}")
-    return Hopping(_time_names(time), _lateness(lateness), *lengths, idle_after=_idle_after(idle_after))
+    names, late, said = _times(time, lateness)
+    return Hopping(names, late, *lengths, idle_after=_idle_after(idle_after), said=said)
 
 
 def last(n: int, n_right: int | None = None) -> Last:
@@ -228,18 +245,20 @@ def last(n: int, n_right: int | None = None) -> Last:
     return Last(int(n), int(n_right))
 
 
-def _time_names(time: Any) -> tuple[str, str]:
-    names = (time, time) if isinstance(time, str) else time
-    if not (isinstance(names, tuple | list) and len(names) == 2 and all(isinstance(n, str) for n in names)):
+def _times(time: Any, lateness: Any) -> tuple[tuple[str, str], tuple[Duration, Duration], Said]:
+    """With the defaults, "ts" and nothing, where they are None; and where they are not."""
+    names, lengths = _pair(time), _pair(lateness)
+    if not (len(names) == 2 and all(name is None or isinstance(name, str) for name in names)):
         raise TypeError(f"time must be a column name or a pair of them (left, right), got {time!r}")
-    return names[0], names[1]
-
-
-def _lateness(lateness: Any) -> tuple[Duration, Duration]:
-    both = lateness if isinstance(lateness, tuple | list) else (lateness, lateness)
-    if len(both) != 2:
+    if len(lengths) != 2:
         raise TypeError(f"lateness must be one length of time or a pair of them (left, right), got {lateness!r}")
-    return duration(both[0], "lateness"), duration(both[1], "lateness")
+    said = Said((names[0] is not None, names[1] is not None), (lengths[0] is not None, lengths[1] is not None))
+    left, right = (duration(0 if length is None else length, "lateness") for length in lengths)
+    return (TIME if names[0] is None else names[0], TIME if names[1] is None else names[1]), (left, right), said
+
+
+def _pair(value: Any) -> tuple[Any, ...]:
+    return tuple(value) if isinstance(value, tuple | list) else (value, value)
 
 
 def _idle_after(idle_after: Any) -> tuple[Duration | None, Duration | None]:
@@ -330,17 +349,17 @@ class BoundTimeWindow:
 
     counts = False
 
-    def _ticks(self, length: Duration) -> int:
+    def ticks_of(self, length: Duration) -> int:
         """A length in whole ticks, rounded down: differences of ticks are whole, so nothing is lost."""
         return length.amount if self.unit is None else length.amount // UNIT_NS[self.unit]
 
     def lateness(self, side: Side) -> int:
-        return self._ticks(self.spec.lateness[SIDES.index(side)])
+        return self.ticks_of(self.spec.lateness[SIDES.index(side)])
 
     def idle_after(self, side: Side) -> int | None:
         """How far this side may be behind the other before it is waited for no longer."""
         length = self.spec.idle_after[SIDES.index(side)]
-        return None if length is None else self._ticks(length)
+        return None if length is None else self.ticks_of(length)
 
     def read(self, batch: pa.RecordBatch, side: Side) -> np.ndarray:
         """The ticks of a batch, int64; an error for nulls and for times beyond int64 in the tick unit."""
@@ -444,7 +463,7 @@ class BoundTimeWindow:
     def _reach(self) -> tuple[int, int]:
         """How far before a left tuple its partners may be, and how far after it."""
         assert isinstance(self.spec, Within)
-        return self._ticks(self.spec.before), self._ticks(self.spec.after)
+        return self.ticks_of(self.spec.before), self.ticks_of(self.spec.after)
 
     def partners(self, side: Side, ticks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Ticks that partners of these tuples may have: low and high, inclusive. O(n)."""
@@ -454,7 +473,7 @@ class BoundTimeWindow:
             return (plus(ticks, -before), plus(ticks, after)) if side == "left" else (
                 plus(ticks, -after), plus(ticks, before)
             )
-        size, slide = self._ticks(spec.size), self._ticks(spec.slide)
+        size, slide = self.ticks_of(spec.size), self.ticks_of(spec.slide)
         into = np.mod(ticks, slide)
         return plus(ticks, slide - size - np.mod(into - size, slide)), plus(ticks, size - 1 - into)
 
@@ -463,13 +482,13 @@ class BoundTimeWindow:
         spec = self.spec
         if isinstance(spec, Within):
             return watermark - self._reach[side == "left"]
-        size, slide = self._ticks(spec.size), self._ticks(spec.slide)
+        size, slide = self.ticks_of(spec.size), self.ticks_of(spec.slide)
         return ((watermark - size) // slide + 1) * slide
 
     def lifetime(self, side: Side) -> int:
         """For how many ticks a tuple waits for partners."""
         spec = self.spec
-        return self._ticks(spec.size if isinstance(spec, Hopping) else spec.after if side == "left" else spec.before)
+        return self.ticks_of(spec.size if isinstance(spec, Hopping) else spec.after if side == "left" else spec.before)
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ where it is at *home* (one core, which stores it) and to which further cores it 
                in which an anchored partner may be, and are stored in all of them. An anchored tuple then sees all of
                its partners in one core: what left, right, semi and anti joins need.
 
-Places depend on nothing but a tuple's own values, so that a task that is run again sends every tuple to where it sent
-it the first time.
+Places depend on nothing but a tuple's own values, and for the hot/cold route on what all cores are told of a batch, so
+that a task that is run again sends every tuple to where it sent it the first time.
 """
 
 from __future__ import annotations
@@ -38,6 +38,8 @@ class Places:
     rows: Array  # of copies: the row,
     cores: Array  # and the core it goes to, never the row's home
     everywhere: bool = False  # instead: every row has a copy in every core but its home
+    visits: Array | None = None  # instead: of each row, words with a bit for every core it goes to, its home or not
+    hot: int = 0  # rows that are stored away from home because there are so many of their kind
 
 
 class Route(Protocol):

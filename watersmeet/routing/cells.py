@@ -10,6 +10,10 @@ range is computed for each tuple, so a range wider than was thought costs copies
 
 Cells are counted in the key's own unit: whole keys by division; doubles, whose keys are their bits, by their value.
 
+Bands over several columns are cut in all of them: a cell is a box, and a tuple probes the cores of all that its own box
+touches. Cells are wider then, so that no more tuples are at the end of one; there are many more of them, and cores get
+more even shares, also where one dimension has few cells.
+
 Cost: 1 + 1/8 copies a tuple at `CELL_BANDS` = 8.
 """
 
@@ -22,6 +26,7 @@ import numpy as np
 import pyarrow as pa
 from numba import njit
 
+from watersmeet.query.boxes import Box, mixed
 from watersmeet.query.plan import Probe, SidePlan, Tuples
 from watersmeet.query.windows import SIDES, Side, other
 from watersmeet.routing.base import Array, Places, at_home, core_of, hashed
@@ -58,10 +63,13 @@ def doubles(keys: Array) -> Array:
     return np.where(keys == _GREATEST, np.nan, np.where(keys == _LEAST, -np.inf, values))
 
 
+Sizes = CellSize | tuple[CellSize, ...] | None  # of one band; of each dimension of a box; nothing is looked for
+
+
 @dataclass(frozen=True)
 class Cells:
     cores: int
-    sizes: tuple[CellSize | None, CellSize | None]  # of left keys and of right keys; None: nothing is looked for there
+    sizes: tuple[Sizes, Sizes]  # of left keys and of right keys
     anchor: Side | None = None
     name = "cells"
     by_turns = False
@@ -73,18 +81,21 @@ class Cells:
     def places(self, side: Side, tuples: Tuples, ticks: Array) -> Places:
         """O(n)."""
         own = self.sizes[SIDES.index(side)]
-        home = hashed(ticks, self.cores)  # for tuples that nobody looks for
         if own is not None and self.anchor in (None, side):
-            keys = tuples.keys()
-            assert keys.ordered is not None
-            found = hashed(own.cells(keys.ordered), self.cores)
-            home = found if keys.live is None else np.where(keys.live, found, home)
+            cells, live = own_cells(tuples, own)
+            home = hashed(cells, self.cores)
+            if live is not None:  # the others nobody looks for
+                home = np.where(live, home, hashed(ticks, self.cores))
+        else:
+            home = hashed(ticks, self.cores)
         if side == self.anchor:
             return at_home(home)
-        probe = tuples.probe()
         size = self.sizes[SIDES.index(other(side))]
         assert size is not None
-        rows, cores = self._probed(probe, size)
+        if isinstance(size, CellSize):
+            rows, cores = self._probed(tuples.probe_of_one_band(), size)
+        else:
+            rows, cores = self._probed_box(*tuples.probe_of_dimensions(), size)
         if self.anchor is None:
             away = cores != home[rows]
             return Places(home, rows[away], cores[away])
@@ -108,6 +119,82 @@ class Cells:
             rows, cores = np.empty(found, np.int64), np.empty(found, np.int64)
             _touched(firsts, lasts, some, np.uint64(self.cores), rows, cores)
         return rows[:found], cores[:found]
+
+
+    def _probed_box(
+        self, lows: Array, highs: Array, live: Array | None, sizes: tuple[CellSize, ...]
+    ) -> tuple[Array, Array]:
+        """As `_probed`, of boxes."""
+        n = lows.shape[1]
+        some = (lows <= highs).all(axis=0)
+        some = some if live is None else some & live
+        firsts = np.stack([size.cells(low) for size, low in zip(sizes, lows, strict=True)])
+        lasts = np.stack([size.cells(high) for size, high in zip(sizes, highs, strict=True)])
+        rows, cores = np.empty(2 * n, np.int64), np.empty(2 * n, np.int64)
+        found = _touched_by_boxes(firsts, lasts, some, np.uint64(self.cores), rows, cores)
+        if found > rows.size:
+            rows, cores = np.empty(found, np.int64), np.empty(found, np.int64)
+            _touched_by_boxes(firsts, lasts, some, np.uint64(self.cores), rows, cores)
+        return rows[:found], cores[:found]
+
+
+def own_cells(tuples: Tuples, size: CellSize | tuple[CellSize, ...]) -> tuple[Array, Array | None]:
+    """The cell of each tuple, as a number, and which tuples have one."""
+    if isinstance(size, CellSize):
+        keys = tuples.keys_of_one_band()
+        assert keys.ordered is not None
+        return size.cells(keys.ordered), keys.live
+    numbers, live = tuples.keys_of_dimensions()
+    cells = np.stack([size.cells(keys) for size, keys in zip(size, numbers, strict=True)])
+    out = np.empty(cells.shape[1], np.int64)
+    _mix(cells, out)
+    return out, live
+
+
+@njit(nogil=True, cache=True)
+def _mix(cells, out):
+    for i in range(out.size):
+        cell = cells[0, i]
+        for d in range(1, cells.shape[0]):
+            cell = mixed(cell, cells[d, i])
+        out[i] = cell
+
+
+@njit(nogil=True, cache=True)
+def _touched_by_boxes(firsts, lasts, some, cores, out_rows, out_cores):
+    """As `_touched`; a box touches all combinations of the cells of its dimensions."""
+    dimensions, n = firsts.shape
+    seen = np.full(cores, -1, np.int64)
+    at = np.zeros(dimensions, np.int64)  # the cell in each dimension, from the first one on
+    found = 0
+    for row in range(n):
+        if not some[row]:
+            continue
+        total = np.uint64(1)  # cells, up to so many that all cores have one, as good as certainly
+        for d in range(dimensions):
+            width = np.uint64(lasts[d, row]) - np.uint64(firsts[d, row])
+            total = min(total * (min(width, np.uint64(4) * cores) + np.uint64(1)), np.uint64(4) * cores)
+        far = total >= np.uint64(4) * cores
+        steps = np.int64(cores if far else total)
+        at[:] = 0
+        for step in range(steps):
+            core = np.int64(step)
+            if not far:
+                cell = firsts[0, row] + at[0]
+                for d in range(1, dimensions):
+                    cell = mixed(cell, firsts[d, row] + at[d])
+                core = core_of(cell, cores)
+                for d in range(dimensions):  # the next one, counted up like a number
+                    at[d] += 1
+                    if firsts[d, row] + at[d] <= lasts[d, row]:
+                        break
+                    at[d] = 0
+            if seen[core] != row:
+                seen[core] = row
+                if found < out_rows.size:
+                    out_rows[found], out_cores[found] = row, core
+                found += 1
+    return found
 
 
 @njit(nogil=True, cache=True)
@@ -136,7 +223,7 @@ def _touched(firsts, lasts, some, cores, out_rows, out_cores):
 
 def cell_size(plan: SidePlan, batch: pa.RecordBatch, as_doubles: bool) -> CellSize | None:
     """The size of cells for the ranges that these tuples look for; None where they differ in width."""
-    probe = plan.of(batch).probe()
+    probe = plan.of(batch).probe_of_one_band()
     if not probe.lows:
         return None
     live = np.ones(batch.num_rows, bool) if probe.live is None else probe.live
@@ -146,8 +233,8 @@ def cell_size(plan: SidePlan, batch: pa.RecordBatch, as_doubles: bool) -> CellSi
             if a == _LEAST or b == _GREATEST:
                 return None
             if as_doubles:
-                x, y = doubles(np.array([a, b]))
-                widths.append(float(y - x))
+                x, y = doubles(np.array([a, b])).tolist()  # plain floats: of infinities they differ by NaN, silently
+                widths.append(y - x)
             else:
                 widths.append(int(b) - int(a) + 1)
     if not widths or not all(math.isfinite(w) and w > 0 for w in widths):
@@ -156,3 +243,10 @@ def cell_size(plan: SidePlan, batch: pa.RecordBatch, as_doubles: bool) -> CellSi
     if min(widths) < 0.99 * widest or CELL_BANDS * widest >= _FAR:
         return None
     return CellSize(CELL_BANDS * widest, as_doubles)
+
+
+def box_sizes(box: Box) -> tuple[CellSize, ...] | None:
+    """The sizes of cells in the dimensions of a box, or None where they would be too wide."""
+    factor = CELL_BANDS * len(box.dimensions)
+    sizes = tuple(CellSize(factor * each.width, each.doubles) for each in box.dimensions)
+    return None if any(size.width >= _FAR for size in sizes) else sizes

@@ -1,11 +1,12 @@
 """Rows that cannot be joined because their time is null, or is one that Spark's clock cannot hold.
 
 By default such a row ends the query, with an error that names it (`bad_rows="fail"`). Tried again it ends it again: so
-it may be left out instead, and counted (`bad_rows="drop"`).
+it may be left out instead, and counted (`bad_rows="drop"`). One word for both sides, or a pair: left, right.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -20,8 +21,14 @@ _ANY = pa.decimal128(20, 0)
 
 
 def check_bad_rows(value: Any) -> None:
-    if value not in BAD_ROWS:
+    each = value if isinstance(value, tuple | list) and len(value) == 2 else (value,)
+    if any(one not in BAD_ROWS for one in each):
         raise ValueError(f"bad_rows must be one of {', '.join(BAD_ROWS)}, got {value!r}")
+
+
+def drops(bad_rows: str | Sequence[str], side: Side) -> bool:
+    """Whether bad rows of this side are left out."""
+    return (bad_rows if isinstance(bad_rows, str) else bad_rows[SIDES.index(side)]) == "drop"
 
 
 def good_rows(window: BoundTimeWindow, clock: SparkClock, batch: pa.RecordBatch, side: Side) -> pa.Array | None:
@@ -47,7 +54,8 @@ def refuse(window: BoundTimeWindow, clock: SparkClock, batch: pa.RecordBatch, si
             f"time column {name!r} of the {side} stream is null in row {row} of this batch; every row needs a time: "
             f"{REMEDY}"
         )
+    earlier = " (times before 1970 are taken with before_1970=True)" if clock.since_1970 and number < 0 else ""
     raise ValueError(
         f"time column {name!r} of the {side} stream has a time that Spark's clock cannot hold in row {row} of this "
-        f"batch, {number} as a number; it holds {clock.reach}: {REMEDY}"
+        f"batch, {number} as a number; it holds {clock.reach}{earlier}: {REMEDY}"
     )

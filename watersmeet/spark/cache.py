@@ -38,6 +38,8 @@ import numpy as np
 import pyarrow as pa
 
 from watersmeet.engine.results import Results
+from watersmeet.query.windows import Side
+from watersmeet.spark.late import late_rows, results_among_late
 from watersmeet.spark.task import batch_id, local_property
 
 Array = np.ndarray
@@ -119,8 +121,9 @@ class CoreFiles:
         Those of this one may belong to another attempt: to one that still writes them, or to the one that counts.
         """
         now = batch_id()
+        wanted = {f"{id}.{kind}" for id in ids for kind in ("chunk", "index")}  # an id may have dots itself
         for path in _in_folder(self._folder):
-            if path.name.split(".")[0] not in ids and _of_earlier_batch(path, now):
+            if path.name not in wanted and _of_earlier_batch(path, now):
                 path.unlink(missing_ok=True)
         for path in _in_folder(self._query / "results"):
             if _of_earlier_batch(path, now):  # those of an attempt that failed: nobody takes them
@@ -131,16 +134,25 @@ class CoreFiles:
 class FiledResults(Results):
     """Results that are written to a file as they come, so that they need no memory."""
 
-    def __init__(self, query: Path, schema: pa.Schema, left_only: bool):
+    def __init__(self, query: Path, schema: pa.Schema, left_only: bool, filed: pa.Schema | None = None):
         super().__init__("rows", schema, left_only)
+        self._filed = schema if filed is None else filed
         self._folder = query / "results"
         self._stream: pa.RecordBatchStreamWriter | None = None
 
     def _take(self, batch: pa.RecordBatch) -> None:
+        self._write(batch if self._filed is self._schema else results_among_late(batch, self._filed))
+
+    def late(self, side: Side, batches: list[pa.RecordBatch]) -> None:
+        """Late rows, which are no results but come out with them."""
+        for batch in batches:
+            self._write(late_rows(side, batch, self._filed))
+
+    def _write(self, batch: pa.RecordBatch) -> None:
         if self._stream is None:
             self._path = self._folder / f"{new_id()}.arrow"
             self._file = _made(self._path, lambda path: pa.OSFile(str(path), "wb"))
-            self._stream = pa.ipc.new_stream(self._file, self._schema)
+            self._stream = pa.ipc.new_stream(self._file, self._filed)
         self._stream.write_batch(batch)
 
     def close(self) -> str | None:

@@ -25,12 +25,6 @@ def check_frame(frame: Any, side: Side) -> None:
             f"{side} is a batch DataFrame; stream_join joins two streams: read it with spark.readStream, or join it "
             f"with DataFrame.join"
         )
-    marked = [field.name for field in frame.schema.fields if WATERMARK in (field.metadata or {})]
-    if marked:
-        raise ValueError(
-            f"{side} has a watermark already, on {marked[0]!r}, and Spark allows one; leave withWatermark out and give "
-            f"the window a lateness, such as within('10 seconds', time={marked[0]!r}, lateness='2 seconds')"
-        )
 
 
 def check_client(frame: Any) -> None:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -29,9 +29,14 @@ from watersmeet.parameters import hint
 from watersmeet.query.durations import duration
 from watersmeet.query.window_text import NEVER, number_or_text, window_of
 from watersmeet.query.windows import Hopping, Within
+from watersmeet.spark.bad_rows import BAD_ROWS
+from watersmeet.spark.session import PACKAGES
 
 HOWS = ("inner", "left", "right", "full", "semi", "anti")
 AVAILABLE_NOW = "available now"
+VALUES = ("json", "arrow")
+SERVERS = "kafka.bootstrap.servers"
+SUBSCRIBED = ("subscribe", "subscribePattern", "assign")
 _KINDS = {str: "text", list: "a list of texts", dict: "a table", bool: "true or false", int: "a whole number"}
 _REQUIRED: Any = object()
 
@@ -51,6 +56,12 @@ class Source:
     select: tuple[str, ...] = ()
     where: str | None = None
     options: dict[str, str] = field(default_factory=dict)
+    value: str | None = None  # what Kafka's messages are; None: rows are Kafka's own columns
+    bad_rows: str | None = None  # None: what [join] says
+
+    @property
+    def is_kafka(self) -> bool:
+        return is_kafka(self.format)
 
 
 @dataclass(frozen=True)
@@ -75,6 +86,12 @@ class Sink:
     where: str | None = None
     partition_by: tuple[str, ...] = ()
     options: dict[str, str] = field(default_factory=dict)
+    value: str | None = None  # what Kafka's messages are to be; None: rows have Kafka's own columns
+    key: str | None = None  # of Kafka's messages
+
+    @property
+    def is_kafka(self) -> bool:
+        return is_kafka(self.format)
 
 
 @dataclass(frozen=True)
@@ -93,6 +110,7 @@ class Cluster:
     master: str | None = None
     remote: str | None = None
     conf: dict[str, str] = field(default_factory=dict)
+    packages: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -106,6 +124,13 @@ class Job:
     sink: Sink
     run: Run
     spark: Cluster
+
+    @property
+    def bad_rows(self) -> Any:
+        """What becomes of the bad rows of left and right."""
+        both = self.join.options.get("bad_rows", "fail")
+        left, right = both if isinstance(both, list) and len(both) == 2 else (both, both)
+        return self.left.bad_rows or left, self.right.bad_rows or right
 
     def error(self, key: str, problem: object) -> JobError:
         """What Spark, or the join, says about a key of this file."""
@@ -143,27 +168,78 @@ def load(path: Path | str) -> Job:
 
 
 def _source(table: _Table) -> Source:
+    place, options = _place(table), table.options("options")
     source = Source(
-        *_place(table),
+        *place,
         schema=table.text("schema", None),
         select=table.texts("select"),
         where=table.text("where", None),
-        options=table.options("options"),
+        options=options | _kafka_options(table, place[0], options, "subscribe", SUBSCRIBED),
+        value=_kafka_only(table, place[0], "value"),
+        bad_rows=table.text("bad_rows", None),
     )
+    if source.value not in (None, *VALUES):
+        raise table.error("value", f"must be one of {', '.join(VALUES)}, not {source.value!r}")
+    if source.value is not None and source.schema is None:
+        raise table.error("schema", f'is missing: what is in the {source.value}, such as "ts timestamp, price double"')
+    if source.value is None and source.is_kafka and source.schema is not None:
+        raise table.error("value", 'is missing: "json" or "arrow", for a schema says what is in the messages')
+    if source.bad_rows not in (None, *BAD_ROWS):
+        raise table.error("bad_rows", f"must be one of {', '.join(BAD_ROWS)}, not {source.bad_rows!r}")
     table.finish()
     return source
 
 
 def _sink(table: _Table) -> Sink:
+    place, options = _place(table), table.options("options")
+    value = _kafka_only(table, place[0], "value")
+    if value not in (None, "json"):
+        raise table.error("value", f'must be "json", not {value!r}')
     sink = Sink(
-        *_place(table),
+        *place,
         select=table.texts("select"),
         where=table.text("where", None),
         partition_by=table.texts("partition_by"),
-        options=table.options("options"),
+        # Without a value of ours, rows may have a column "topic" instead.
+        options=options | _kafka_options(table, place[0], options, "topic", ("topic",), needed=value is not None),
+        value=value,
+        key=_kafka_only(table, place[0], "key"),
     )
+    if sink.key is not None and value is None:
+        raise table.error("value", 'is missing: "json", or have select compute key and value')
     table.finish()
     return sink
+
+
+def is_kafka(form: str | None) -> bool:
+    return (form or "").lower() == "kafka"
+
+
+def _kafka_only(table: _Table, form: str | None, key: str) -> Any:
+    value = table.text(key, None)
+    if value is not None and not is_kafka(form):
+        raise table.error(key, f'is for format = "kafka", and this is {form!r}')
+    return value
+
+
+def _kafka_options(
+    table: _Table, form: str | None, options: dict[str, str], topic: str, instead: Sequence[str], needed: bool = True
+) -> dict[str, str]:
+    """Spark's options for the keys `servers` and `topic`; either may be among the options already."""
+    found = {}
+    for key, option, others, example in (
+        ("servers", SERVERS, (SERVERS,), '"broker:9092"'),
+        ("topic", topic, instead, '"trades"'),
+    ):
+        given = [name for name in options if name.lower() in map(str.lower, others)]
+        value = _kafka_only(table, form, key)
+        if value is not None and given:
+            raise table.error(key, f"and options.{given[0]} cannot both be given; leave out one")
+        if value is not None:
+            found[option] = value
+        elif is_kafka(form) and not given and (needed or key == "servers"):
+            raise table.error(key, f"is missing: {example}")
+    return found
 
 
 def _place(table: _Table) -> tuple[str | None, str | None, str | None]:
@@ -174,6 +250,10 @@ def _place(table: _Table) -> tuple[str | None, str | None, str | None]:
     if path is not None and name is not None:
         raise table.error("path", "and table cannot both be given; leave out one")
     return form, path, name
+
+
+#: Of stream_join, which checks them.
+_JOIN_OPTIONS = ("route", "cores", "bad_rows", "late", "pick", "pick_by")
 
 
 def _join(table: _Table) -> Join:
@@ -193,7 +273,7 @@ def _join(table: _Table) -> Join:
         window = window_of(text, time, lateness, "it", idle_after)
     if not isinstance(window, Within | Hopping):
         raise table.error("window", f"must be of time on Spark (within, tumbling, hopping), not {text!r}")
-    options = {name: value for name in ("route", "cores", "bad_rows") if (value := table.any(name)) is not None}
+    options = {name: value for name in _JOIN_OPTIONS if (value := table.any(name)) is not None}
     table.finish()
     return Join(on, window, how, suffix, options)
 
@@ -213,7 +293,14 @@ def _run(table: _Table) -> Run:
 
 
 def _cluster(table: _Table) -> Cluster:
-    cluster = Cluster(table.text("master", None), table.text("remote", None), table.options("conf"))
+    cluster = Cluster(
+        table.text("master", None), table.text("remote", None), table.options("conf"), table.texts("packages")
+    )
+    for package in cluster.packages:
+        if not re.fullmatch(r"[^:\s,]+(:[^:\s,]+){2}", package):
+            raise table.error("packages", f'must be "group:artifact:version" each, as Maven has them, not {package!r}')
+    if cluster.packages and PACKAGES in cluster.conf:
+        raise table.error("packages", f"and conf.{PACKAGES} cannot both be given; leave out one")
     if cluster.master is not None and cluster.remote is not None:
         raise table.error("remote", "and master cannot both be given; leave out one")
     table.finish()

@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from watersmeet.query.windows import SIDES, Side, other
 from watersmeet.spark.bad_rows import good_rows
-from watersmeet.spark.clock import NO_TIME, SparkClock
+from watersmeet.spark.clock import NO_TIME
 from watersmeet.spark.packs import HOME, nothing, pack
 from watersmeet.spark.schemas import conform
 from watersmeet.spark.spec import JoinSpec, compiled
@@ -38,8 +38,8 @@ class Marker:
         self._side: Side = side
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        window = compiled(self._spec).window
-        clock = SparkClock(window)
+        join = compiled(self._spec)
+        window, clock = join.window, join.clock
         away = other(self._side)
         name = window.spec.time[SIDES.index(away)]
         times = pa.schema([self._spec.schema(away).field(name)])

@@ -6,7 +6,8 @@ tuples costs as much as one. So tuples are packed once, before the shuffle, and 
     core     grouping key of the join core it goes to
     side     0 left, 1 right
     home     whether the tuples are at home in that core (HOME), or are copies (COPIES); or those of both (ALL): then
-             every core gets the same blob, and finds out which tuples are its own
+             every core gets the same blob, and finds out which tuples are its own; or hot tuples (HOT): likewise, and
+             which of them it keeps where (routing/spread.py)
     ts       greatest event time in it (of the whole portion, for a pack without tuples), as it travels (clock.py)
     bad      rows that were left out beside it, since they have no time (bad_rows.py)
     blob     tuples, with numbers in few bytes (narrow.py); the schema is the plan's
@@ -53,15 +54,25 @@ PACK_ARROW = pa.schema(
         ("blob", pa.binary()),
     ]
 )
-COPIES, HOME, ALL = range(3)
+COPIES, HOME, ALL, HOT = range(4)
 
+#: The name under which a join's counters are observed, unless another is given.
+OBSERVED = "watersmeet"
 #: What the joiner hands to the stage behind it: where the results lie, and what is to be counted.
 COUNTERS = (
     "rows_left", "rows_right", "late_left", "late_right", "bad_left", "bad_right", "rows_out", "stored_left",
-    "stored_right", "stored_bytes", "runs", "rebuilt_runs",
+    "stored_right", "stored_bytes", "runs", "rebuilt_runs", "probes", "hot_left", "hot_right",
 )  # fmt: skip
+#: The name of what each core tells of its load (stores.py), and of how many cores it is observed.
+LOADS = "loads"
+SHOWN_CORES = 64
 RESULT = StructType(
-    [StructField("path", StringType(), True), *(StructField(name, LongType(), False) for name in COUNTERS)]
+    [
+        StructField("path", StringType(), True),
+        *(StructField(name, LongType(), False) for name in COUNTERS),
+        StructField("core", LongType(), False),
+        StructField("about", StringType(), True),  # a core's load and what is hot there (stores.py)
+    ]
 )
 
 #: A pack has at most about this many bytes. Packs travel to the joiner in Arrow batches, whose columns of bytes end at

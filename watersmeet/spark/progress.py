@@ -18,13 +18,13 @@ from rich.text import Text
 
 from watersmeet.query.windows import SIDES, Side
 from watersmeet.spark.clock import shown
+from watersmeet.spark.packs import LOADS, OBSERVED
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
 
 SILENT = 3  # micro-batches without a row of one side, before that is worth a warning
 FIRST = "first micro-batch: workers start"
-OBSERVED = "watersmeet"  # the name under which the join's counters are observed
 
 
 @dataclass
@@ -45,7 +45,15 @@ class Totals:
     memory_bytes: int = 0  # that the state store takes, much of it caches
     state_rows: int | None = None
     state_bytes: int = 0
+    runs: int | None = None  # sorted ones that the windows are in
+    sides: tuple[int, int] | None = None  # rows in of each, where the join counts them
+    sides_per_s: tuple[float, float] | None = None  # in the latest micro-batch
     silent: dict[Side, int] = field(default_factory=lambda: {"left": 0, "right": 0})  # micro-batches since its last row
+    before_1970: bool = False  # as stream_join had it; True of integer times, too
+    hot: tuple[int, int] = (0, 0)  # rows of hot keys, where these are spread
+    hot_keys: dict[str, int] = field(default_factory=dict)  # of the latest micro-batch with rows
+    loads: list[int] = field(default_factory=list)  # rows that each core holds
+    probes: list[int] = field(default_factory=list)  # rows that looked for partners in each core, in that micro-batch
     _standing: int = 0  # micro-batches since the watermark last moved
     _kept: dict[Side, int] = field(default_factory=lambda: {"left": 0, "right": 0})  # rows stored when it fell silent
 
@@ -57,6 +65,10 @@ class Totals:
             rows = sum(counted[name] or 0 for name in ("rows_left", "rows_right", "bad_left", "bad_right"))
         else:
             rows = sum(source["numInputRows"] for source in record["sources"])  # Connect has no total
+        by_side = None
+        if "rows_left" in counted:
+            by_side = counted["rows_left"] or 0, counted["rows_right"] or 0
+            self.sides = by_side if self.sides is None else (self.sides[0] + by_side[0], self.sides[1] + by_side[1])
         sunk = (record.get("sink") or {}).get("numOutputRows", -1)
         out = counted.get("rows_out", sunk if sunk is not None and sunk >= 0 else None)
         self.batch_id = record["batchId"]
@@ -77,9 +89,11 @@ class Totals:
             self.out_per_s = (out or 0) / max(took, 1e-3)
         else:
             self.in_per_s = self.out_per_s = 0.0
+        if by_side is not None:
+            self.sides_per_s = by_side[0] / max(took, 1e-3), by_side[1] / max(took, 1e-3)
         watermark = (record.get("eventTime") or {}).get("watermark")
         if counted and watermark:  # without our counters it is not our query
-            before, self.watermark = self.watermark, shown(watermark) or self.watermark
+            before, self.watermark = self.watermark, shown(watermark, self.before_1970) or self.watermark
             self._standing = self._standing + (rows > 0) if before == self.watermark else 0
         operators = record.get("stateOperators") or []
         if operators:
@@ -92,9 +106,17 @@ class Totals:
                     self.silent[side], self._kept[side] = 1, self.state_rows or 0
                 else:
                     self.silent[side] += 1
+        told = loads(counted)
+        if told:
+            self.hot = self.hot[0] + (counted["hot_left"] or 0), self.hot[1] + (counted["hot_right"] or 0)
+        if rows and told:
+            self.loads, self.probes = ([each[name] for each in told] for name in ("stored", "probes"))
+            keys = [pair for each in told for pair in each["hot"].items()]
+            self.hot_keys = dict(sorted(keys, key=lambda pair: -pair[1]))
         if rows and "stored_left" in counted:  # else only those cores are counted whose timers fired
             self.state_rows = (counted["stored_left"] or 0) + (counted["stored_right"] or 0)
             self.state_bytes = counted.get("stored_bytes") or 0
+            self.runs = counted.get("runs")
 
     @property
     def rates(self) -> tuple[float, float] | None:
@@ -116,7 +138,7 @@ class Totals:
         return None
 
 
-def counters(progress: Any, name: str = OBSERVED) -> dict[str, int]:
+def counters(progress: Any, name: str = OBSERVED) -> dict[str, Any]:
     """The join's counters in one progress record of a query, classic or Connect; empty if it has none.
 
     Connect gives an observed row as {"values": [...], "schema": {...}}.
@@ -130,11 +152,17 @@ def counters(progress: Any, name: str = OBSERVED) -> dict[str, int]:
     return found
 
 
+def loads(counted: dict[str, Any]) -> list[dict[str, Any]]:
+    """Of each core: rows `stored`, `probes` of this micro-batch, and its `hot` keys; of routes for skew."""
+    nothing = {"stored": 0, "probes": 0, "hot": {}}
+    return [json.loads(each) if each else nothing for each in counted.get(LOADS) or []]
+
+
 class Watch:
     """Follows one query."""
 
-    def __init__(self, query: StreamingQuery) -> None:
-        self.query, self.totals = query, Totals()
+    def __init__(self, query: StreamingQuery, before_1970: bool = False) -> None:
+        self.query, self.totals = query, Totals(before_1970=before_1970)
         self.started = time.monotonic()
         self._seen: tuple[int, str] = (-1, "")
 
@@ -195,8 +223,23 @@ def facts(totals: Totals, ended: bool = False) -> list[tuple[str, str]]:
         ("watermark", moment(totals.watermark)),
         ("state", state),
         ("late rows", late),
+        *_skew(totals),
         *([("bad rows", f"{totals.bad[0]:,} left, {totals.bad[1]:,} right")] if any(totals.bad) else []),
     ]
+
+
+def _skew(totals: Totals) -> list[tuple[str, str]]:
+    """Hot keys, and how even cores are loaded; nothing for routes that do not look at skew."""
+    if not totals.loads:
+        return []
+    keys = [f"{text} ({count:,})" for text, count in list(totals.hot_keys.items())[:3]]
+    share = sum(totals.hot) / max(totals.rows_in, 1)
+    more = len(totals.hot_keys) - len(keys)
+    hot = ", ".join(keys + ([f"{more} more"] if more else []))
+    average = sum(totals.loads) / len(totals.loads)
+    busiest = f"{max(totals.loads) / average:.2f} of the average" if average else "-"
+    each = " ".join(f"{load:,}" for load in totals.loads[:8]) + (" ..." if len(totals.loads) > 8 else "")
+    return [("hot rows", f"{share:.0%}; now {hot or 'none'}"), ("load by core", f"{each} rows, the most {busiest}")]
 
 
 def _is_first(totals: Totals) -> bool:

@@ -23,19 +23,28 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.live import Live
 
+from watersmeet.query.windows import Side
+from watersmeet.spark import kafka, messages
+from watersmeet.spark.bad_rows import drops
 from watersmeet.spark.job import AVAILABLE_NOW, Job, JobError, Source
 from watersmeet.spark.progress import Totals, Watch, facts, line, panel
-from watersmeet.spark.session import session
+from watersmeet.spark.session import PackagesMissing, session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
+
+    from watersmeet.page.page import Page
+    from watersmeet.page.spark import JobPage
 
 POLL_S = 0.25
 STOPPING = "stopping after this micro-batch (Ctrl-C again: at once)"
 LOG_EVERY_S = 2.0
 FILES = ("parquet", "orc", "csv", "json", "text", "xml")
 SHOWN_LOG = 15
+
+# A job is one join and a sink, so the join may have a clock of its own, which knows all times.
+ALONE: dict[str, Any] = {"before_1970": True}
 
 # Spark's error conditions that one key of a source or a sink is to blame for.
 BLAME = {
@@ -61,12 +70,15 @@ class Ended:
     stopped: bool  # by a signal, not because all was done
 
 
-def run(job: Job, console: Console, *, spark: SparkSession | None = None) -> Ended:
-    """Run the job until it ends, fails or is told to stop."""
+def run(job: Job, console: Console, *, spark: SparkSession | None = None, page: Page | None = None) -> Ended:
+    """Run the job until it ends, fails or is told to stop. page: that is to show how it goes."""
     with stop_signals() as stops, own_session(job, spark, console) as active:
-        query = start(job, build(job, active))
+        check_topics(job, active, console, patient=True)
+        rows = build(job, active)
+        feed = None if page is None else on_page(job, active, page)
+        query = start(job, rows)
         try:
-            return watch(job, query, stops, console)
+            return watch(job, query, stops, console, feed)
         finally:
             if query.isActive:
                 query.stop()
@@ -75,11 +87,33 @@ def run(job: Job, console: Console, *, spark: SparkSession | None = None) -> End
 def check(job: Job, console: Console, *, spark: SparkSession | None = None) -> None:
     """Do all that comes before the query starts, and show the plan of the join."""
     with own_session(job, spark, console) as active:
-        joined = build(job, active)
+        check_topics(job, active, console)
+        build(job, active)
         console.print(explain(job, active).rstrip(), markup=False, highlight=False, soft_wrap=True)
         console.print("columns of the result:")
-        for column in joined.schema:
+        for column in selected(job, joined(job, active)).schema:
             console.print(f"  {column.name}: {column.dataType.simpleString()}", markup=False, highlight=False)
+
+
+def check_topics(job: Job, spark: SparkSession, console: Console, patient: bool = False) -> None:
+    """JobError if a broker has not the topics that the job names, or (unless `patient`) if it does not answer."""
+    if not any(place.is_kafka for place in (job.left, job.right, job.sink)):
+        return
+    if kafka.is_connect(spark):
+        if not patient:
+            console.print("topics: not asked for, as Spark Connect does not let a client ask", highlight=False)
+        return
+    try:
+        with console.status("asking for the topics ..."):
+            wrong = [str(job.error(key, problem)) for key, problem in kafka.wrong_topics(job, spark)]
+        if wrong:
+            raise JobError("\n".join(wrong))
+    except kafka.NoConnector:
+        side = next(name for name in ("left", "right", "sink") if getattr(job, name).is_kafka)
+        raise job.error(f"{side}.format", kafka.missing(spark)) from None
+    except kafka.NoAnswer as error:
+        if not patient:  # Spark has patience of its own
+            raise JobError(f"{job.file}: {error}") from None
 
 
 # -- from the job to a query --------------------------------------------------------------------------------
@@ -87,19 +121,38 @@ def check(job: Job, console: Console, *, spark: SparkSession | None = None) -> N
 
 def build(job: Job, spark: SparkSession) -> DataFrame:
     """The joined stream, as the sink will get it."""
+    found, sink = joined(job, spark), job.sink
+    rows = selected(job, found)
+    if sink.value is None:
+        return rows
+    with blamed(job, "sink.key"):
+        return messages.as_json(found, sink.key, sink.select, sink.options)
+
+
+def joined(job: Job, spark: SparkSession) -> DataFrame:
+    """The joined stream."""
     from watersmeet.spark import stream_join
 
     left, right = read(job, "left", spark), read(job, "right", spark)
     join, sink = job.join, job.sink
     with blamed(job, "join"):
-        joined = stream_join(left, right, join.on, join.window, join.how, suffix=join.suffix, **join.options)
+        found = stream_join(left, right, join.on, join.window, join.how, suffix=join.suffix, **options(job), **ALONE)
     with blamed(job, "sink.where"):
-        joined = joined.where(sink.where) if sink.where else joined
-        joined.schema  # noqa: B018  Connect looks at a plan only when asked for its schema
+        found = found.where(sink.where) if sink.where else found
+        found.schema  # noqa: B018  Connect looks at a plan only when asked for its schema
+    return found
+
+
+def options(job: Job) -> dict[str, Any]:
+    return job.join.options | {"bad_rows": job.bad_rows}
+
+
+def selected(job: Job, found: DataFrame) -> DataFrame:
+    """The columns that the sink is to have, as rows or in its messages."""
     with blamed(job, "sink.select"):
-        joined = joined.selectExpr(*sink.select) if sink.select else joined
-        joined.schema  # noqa: B018
-    return joined
+        found = found.selectExpr(*job.sink.select) if job.sink.select else found
+        found.schema  # noqa: B018
+    return found
 
 
 def explain(job: Job, spark: SparkSession) -> str:
@@ -109,15 +162,15 @@ def explain(job: Job, spark: SparkSession) -> str:
     join = job.join
     with blamed(job, "join"):
         left, right = read(job, "left", spark), read(job, "right", spark)
-        return explain_join(left, right, join.on, join.window, join.how, suffix=join.suffix, **join.options)
+        return explain_join(left, right, join.on, join.window, join.how, suffix=join.suffix, **options(job), **ALONE)
 
 
-def read(job: Job, side: str, spark: SparkSession) -> DataFrame:
+def read(job: Job, side: Side, spark: SparkSession) -> DataFrame:
     """One source as a streaming DataFrame."""
     source: Source = getattr(job, side)
-    with blamed(job, side):
+    with blamed(job, side, spark):
         reader = spark.readStream.options(**source.options)
-        if source.schema is not None:
+        if source.schema is not None and not source.is_kafka:
             reader = reader.schema(source.schema)
         elif source.format in FILES:
             spark.conf.set("spark.sql.streaming.schemaInference", "true")
@@ -126,6 +179,8 @@ def read(job: Job, side: str, spark: SparkSession) -> DataFrame:
         else:
             rows = reader.format(str(source.format)).load(source.path)
         rows.schema  # noqa: B018
+    if source.value is not None:
+        return from_messages(job, side, rows)
     with blamed(job, f"{side}.where"):
         rows = rows.where(source.where) if source.where else rows
         rows.schema  # noqa: B018
@@ -135,11 +190,25 @@ def read(job: Job, side: str, spark: SparkSession) -> DataFrame:
     return rows
 
 
-def start(job: Job, joined: DataFrame) -> StreamingQuery:
+def from_messages(job: Job, side: Side, rows: DataFrame) -> DataFrame:
+    """What is in Kafka's messages, as the job wants it."""
+    source: Source = getattr(job, side)
+    with blamed(job, f"{side}.schema"):
+        found = messages.rows(rows, side, str(source.value), str(source.schema), source.options)
+        found.schema  # noqa: B018
+    with blamed(job, f"{side}.where"):
+        found = messages.where(found, source.where) if source.where else found
+        found.schema  # noqa: B018
+    with blamed(job, f"{side}.select"):
+        found = messages.select(found, source.select)
+        return messages.settled(found, drops(job.bad_rows, side))
+
+
+def start(job: Job, rows: DataFrame) -> StreamingQuery:
     """Start writing the joined stream to the sink."""
     sink, run = job.sink, job.run
-    with blamed(job, "sink"):
-        writer = joined.writeStream.outputMode("append").options(**sink.options)
+    with blamed(job, "sink", rows.sparkSession):
+        writer = rows.writeStream.outputMode("append").options(**sink.options)
         if sink.format is not None:
             writer = writer.format(sink.format)
         if sink.partition_by:
@@ -157,18 +226,28 @@ def start(job: Job, joined: DataFrame) -> StreamingQuery:
         return writer.start(sink.path)
 
 
-@contextmanager
-def blamed(job: Job, key: str) -> Iterator[None]:
-    """Errors inside are about this key of the job file, or about one below it."""
-    from py4j.protocol import Py4JJavaError
+def spark_errors() -> tuple[type[Exception], ...]:
+    """What Spark raises."""
     from pyspark.errors import PySparkException
 
+    try:
+        from py4j.protocol import Py4JJavaError
+    except ImportError:  # the client of Spark Connect alone
+        return (PySparkException,)
+    return PySparkException, Py4JJavaError  # the latter for exceptions that PySpark has no class for
+
+
+@contextmanager
+def blamed(job: Job, key: str, spark: SparkSession | None = None) -> Iterator[None]:
+    """Errors inside are about this key of the job file, or about one below it; `spark`: where a format is looked up."""
     try:
         yield
     except JobError:
         raise
-    except (PySparkException, Py4JJavaError) as error:  # the latter for exceptions that PySpark has no class for
+    except spark_errors() as error:
         text = first_line(error)
+        if spark is not None and kafka.says_missing(text):
+            raise job.error(f"{key}.format", kafka.missing(spark)) from None
         condition = re.match(r"\[(\w+)", text)
         below = BLAME.get(condition[1]) if condition and "." not in key else None
         raise job.error(f"{key}.{below}" if below else key, text) from None
@@ -186,6 +265,8 @@ def first_line(error: Exception) -> str:
 def failure(error: Exception) -> str:
     """Why a query failed. An exception in a Python worker is what its traceback ends with."""
     text = str(error)
+    if told := re.search(r"\[USER_RAISED_EXCEPTION\] (.+)", text):  # by us: messages.py
+        return re.sub(r"\s*SQLSTATE: \w+;?", "", told[1])
     raised = re.findall(r"^(?:\w+\.)*(\w*(?:Error|Exception)): (.+)$", text, re.MULTILINE)
     if "Traceback (most recent call last)" in text and raised:
         kind, message = raised[0]
@@ -197,9 +278,17 @@ def failure(error: Exception) -> str:
 # -- while it runs ------------------------------------------------------------------------------------------
 
 
-def watch(job: Job, query: StreamingQuery, stops: StopSignals, console: Console) -> Ended:
+def on_page(job: Job, spark: SparkSession, page: Page) -> JobPage:
+    from watersmeet.page.spark import JobPage
+
+    return JobPage(page, explain(job, spark))
+
+
+def watch(
+    job: Job, query: StreamingQuery, stops: StopSignals, console: Console, page: JobPage | None = None
+) -> Ended:
     """Show progress until the query is over."""
-    watch = Watch(query)
+    watch = Watch(query, **ALONE)
     title = job.run.name or job.file.name
     live = console.is_terminal and job.sink.format != "console"
     with screen(console, live) as show:
@@ -214,6 +303,8 @@ def watch(job: Job, query: StreamingQuery, stops: StopSignals, console: Console)
                     if not live:
                         console.print(STOPPING, highlight=False)
             status = STOPPING if stops.count else query.status["message"]
+            if page is not None:
+                page.show(watch.totals, status)
             if live:
                 show(panel(watch, title, status))
             elif news and time.monotonic() - said > LOG_EVERY_S and watch.totals.batches:
@@ -227,6 +318,8 @@ def watch(job: Job, query: StreamingQuery, stops: StopSignals, console: Console)
         if stopped:
             query.stop()
         watch.poll()
+        if page is not None:
+            page.show(watch.totals, "ended", now=True)
         if live:
             show(panel(watch, title, "stopped" if stopped else "done", ended=True))
     error = query.exception()
@@ -293,11 +386,14 @@ def own_session(job: Job, spark: SparkSession | None, console: Console) -> Itera
     with tempfile.TemporaryDirectory(prefix="watersmeet-run-") as folder:
         log = Path(folder, "spark.log")
         wanted = job.spark
+        failures: tuple[type[Exception], ...] = (*spark_errors(), RuntimeError, ValueError, TypeError, OSError)
         try:
-            with console.status("starting Spark ..."), blamed(job, "spark"):
-                spark = session(wanted.master, wanted.remote, wanted.conf, log)
-        except (RuntimeError, OSError) as error:  # the JVM did not come up
-            raise job.error("spark", f"{first_line(error)}\n{tail(log)}") from None
+            with console.status("starting Spark ..."):
+                spark = session(wanted.master, wanted.remote, wanted.conf, log, wanted.packages)
+        except PackagesMissing as error:
+            raise job.error("spark.packages", error) from None
+        except failures as error:
+            raise job.error("spark", f"{first_line(error)}\n{tail(log)}".rstrip()) from None
         if threading.current_thread() is threading.main_thread():
             for number, handler in handlers.items():  # Spark puts its own SIGINT handler there: it cancels all jobs
                 signal.signal(number, handler)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -10,13 +12,16 @@ import pyarrow as pa
 from watersmeet.engine.arrival import Arrival
 from watersmeet.engine.core import JoinCore
 from watersmeet.engine.metrics import Metrics
+from watersmeet.engine.pick import PickCore
 from watersmeet.engine.sizes import Sizes
-from watersmeet.index.sorted.bisort import BISortStructure, Sealed
-from watersmeet.query.windows import SIDES, Side
+from watersmeet.index.sorted.bisort import BISortStructure
+from watersmeet.index.sorted.run import Sealed
+from watersmeet.query.windows import SIDES, Side, other
 from watersmeet.spark.cache import CoreFiles
 from watersmeet.spark.canonical import chunk_name, run_name
 from watersmeet.spark.clock import SparkClock
 from watersmeet.spark.compact import Chunk, OpenRun, compact
+from watersmeet.spark.gpu import KEPT
 from watersmeet.spark.limits import Limits
 from watersmeet.spark.narrow import narrowed, widened
 from watersmeet.spark.packs import pieces
@@ -39,11 +44,20 @@ class OpenCore:
         self._state = state
         self._limits = limits
         self._manifest = state.read(spec)
-        self._files = CoreFiles(query, f"{key}-{self._manifest.place}")
-        self._rebuilt = self._stored_bytes = 0
+        place = f"{key}-{self._manifest.place}"
+        self._files = CoreFiles(query, place)
+        self._on_gpu = f"{query}/{place}" if spec.device == "gpu" else None  # its name there
+        self._rebuilt: set[str] = set()  # runs that were not all in files
+        self._stored_bytes = 0
         schemas: dict[Side, pa.Schema] = {"left": spec.left, "right": spec.right}
-        self.core = JoinCore(join.plan, join.window, schemas, spec.how, join.index, _SIZES, ALONE, Metrics())
+        self.core = self._core(schemas)
         self._runs = {id(run.sub): run for run in map(self._adopted, self._manifest.runs)}
+
+    def _core(self, schemas: dict[Side, pa.Schema]) -> JoinCore:
+        join = self._join
+        what = join.plan, join.window, schemas, join.spec.how, join.index, _SIZES, ALONE, Metrics()
+        # Runs of earlier micro-batches have not kept keys.
+        return JoinCore(*what, keeps_keys=False) if join.pick is None else PickCore(*what, join.pick)
 
     # -- opening -----------------------------------------------------------------------------------------------------
 
@@ -52,10 +66,14 @@ class OpenCore:
         payload, chain = self.core.payloads[run.side], self.core.chains[run.side]
         base = payload.end
         schema = self._join.spec.schema(run.side)
-        chunks = tuple(Chunk(id, self._chunk(id, rows, schema), True) for id, rows in run.chunks)
+        chunks = tuple(Chunk(id, self._chunk(run, id, rows, schema), True) for id, rows in run.chunks)
         for chunk in chunks:
             payload.append(chunk.batch)
         structure, ticks = self._index(run, [chunk.batch for chunk in chunks])
+        if self._on_gpu is not None:
+            sent = KEPT.find(self._on_gpu, run.id)
+            if sent is not None:
+                structure.was_sent(sent)
         flags = settled = None
         if chain.keeps_settled:
             flags = self._state.flags(run.id)
@@ -64,23 +82,24 @@ class OpenCore:
         chain.adopt(sub)
         return OpenRun(run.id, run.side, chunks, sub, flags)
 
-    def _chunk(self, id: str, rows: int, schema: pa.Schema) -> pa.RecordBatch:
+    def _chunk(self, run: Run, id: str, rows: int, schema: pa.Schema) -> pa.RecordBatch:
         """From its file, by reference, or from the state."""
         found = self._files.chunk(id, schema)
         if found is None:
+            self._rebuilt.add(run.id)
             found = widened(self._state.chunk(id), schema)
             self._files.put_chunk(id, found)
         check_rows(id, found.num_rows, rows)
         return found
 
-    def _index(self, run: Run, batches: list[pa.RecordBatch]) -> tuple[BISortStructure, Array]:
+    def _index(self, run: Run, batches: list[pa.RecordBatch]) -> tuple[Any, Array]:
         """The sorted keys of a run and its ticks, from the file, or made again from the tuples."""
         arrays = self._files.arrays(run.id)
         if arrays is not None:
             samples = arrays["sample_equal"], arrays["sample_ordered"], arrays["levels"]
             sealed = Sealed(arrays["about"], arrays["equal"], arrays["ordered"], arrays["rows"], samples)
             return self._join.index.adopt(sealed), arrays["ticks"]
-        self._rebuilt += 1
+        self._rebuilt.add(run.id)
         structure = self._join.index.structure()
         plan = self._join.side_plan(run.side)
         ticks, first = [], 0
@@ -115,31 +134,47 @@ class OpenCore:
     # -- saving ------------------------------------------------------------------------------------------------------
 
     def save(
-        self, arrivals: dict[Side, list[Arrival]], clock: SparkClock, milliseconds: int, fired: int | None
-    ) -> None:
-        """Write back what the step has changed. fired: the timer that Spark is about to delete."""
-        timer = self._timer(clock, milliseconds)
+        self,
+        arrivals: dict[Side, list[Arrival]],
+        clock: SparkClock,
+        milliseconds: int,
+        fired: int | None,
+        timers: Sequence[int] = (),
+    ) -> int | None:
+        """Write back what the step has changed. fired: the timer that Spark is about to delete. timers: that further
+        stores of the core want, for a core has one. Gives the timer that this store wants."""
+        wanted = self._timer(clock, milliseconds)
+        timer = None if self._state.part else max([*timers, *([] if wanted is None else [wanted])], default=None)
         runs = []
+        sent: list[tuple[str, Any]] = []
         for side in SIDES:
-            place = side[0] + ("" if fired is None else "t")  # a timer may fire in a micro-batch that has tuples, too
+            # A timer may fire in a micro-batch that has tuples, too.
+            place = self._state.part + side[0] + ("" if fired is None else "t")
             self.core.chains[side].seal()
             mine = [
                 self._runs.get(id(sub)) or self._new_run(side, sub, arrivals[side], f"{place}{number}")
                 for number, sub in enumerate(self.core.chains[side].subwindows)
             ]
             longest = self._join.window.lifetime(side) // 2 + self._join.window.lateness(side)
-            runs += [self._put(run) for run in compact(mine, self._join.index, longest, self._limits, place)]
+            kept = compact(mine, self._join.index, longest, self._limits, place)
+            runs += [self._put(run) for run in kept]
+            if self._on_gpu is not None:
+                sent += [(run.id, run.sub.structure.sent) for run in kept]  # type: ignore[attr-defined]
         manifest = Manifest(self._manifest.place, tuple(runs), timer)
         for gone in self._manifest.chunk_ids - manifest.chunk_ids:
             self._state.remove_chunk(gone)
         for run in self._manifest.runs:
             if self.core.chains[run.side].keeps_settled and run.id not in manifest.run_ids:
                 self._state.remove_flags(run.id)
-        self._state.set_timer(self._manifest.timer if self._manifest.timer != fired else None, timer)
+        if not self._state.part:
+            self._state.set_timer(self._manifest.timer if self._manifest.timer != fired else None, timer)
         self._state.write(self._join.spec, manifest)
         # What this micro-batch began with stays for once: it may be run again.
         self._files.keep(manifest.run_ids | manifest.chunk_ids | self._manifest.run_ids | self._manifest.chunk_ids)
+        if self._on_gpu is not None:
+            KEPT.keep(self._on_gpu, [one for one in sent if one[1] is not None])
         self._saved = manifest
+        return wanted
 
     def _new_run(self, side: Side, sub: Subwindow, arrivals: list[Arrival], place: str) -> OpenRun:
         """A subwindow of tuples that have arrived now, as a run."""
@@ -178,16 +213,20 @@ class OpenCore:
         """When this core has something to do even if no tuple comes: hand out a tuple, or let go of the last one."""
         due, ends = [], []
         for side in SIDES:
+            away = other(side)
             subs = self.core.chains[side].subwindows
             if not subs:
                 continue
-            ends.append(self._last_partner(side, max(sub.span.greatest for sub in subs)))
+            end = self._last_partner(side, max(sub.span.greatest for sub in subs))
+            ends.append(clock.timer(away, end + 1))
+            if side == "right" and self._join.pick is not None:  # left ones wait, and need them until they come out
+                ends.append(clock.timer(side, self._last_partner(away, end) + 1))
             if self.core.alone[side]:
-                waiting = [sub.ticks[sub.settled == 0] for sub in subs]
-                due += [self._last_partner(side, int(ticks.min())) for ticks in waiting if ticks.size]
+                waiting = [tick for tick in map(_least_waiting, subs) if tick is not None]
+                due += [clock.timer(away, self._last_partner(side, tick) + 1) for tick in waiting]
         if not ends:
             return None
-        return max(clock.timer(min([*due, max(ends)]) + 1), milliseconds + 1)
+        return max(min([*due, max(ends)]), milliseconds + 1)
 
     def _last_partner(self, side: Side, tick: int) -> int:
         return int(self._join.window.partners(side, np.array([tick]))[1][0])
@@ -199,5 +238,14 @@ class OpenCore:
             "stored_right": sum(run.rows for run in runs if run.side == "right"),
             "stored_bytes": self._stored_bytes,
             "runs": len(runs),
-            "rebuilt_runs": self._rebuilt,
+            "rebuilt_runs": len(self._rebuilt),
         }
+
+
+def _least_waiting(sub: Subwindow) -> int | None:
+    """The least tick of those that are not settled; O(rows before it) where they are in order of ticks."""
+    if not sub.in_order:
+        waiting = sub.ticks[sub.settled == 0]
+        return int(waiting.min()) if waiting.size else None
+    first = int(sub.settled.argmin())
+    return None if sub.settled[first] else int(sub.ticks[first])

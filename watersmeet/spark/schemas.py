@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pyarrow as pa
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
+from pyspark.sql.types import StringType, StructField, StructType
 
 from watersmeet.engine.inputs import check_schema
 from watersmeet.query.windows import Side
+from watersmeet.spark.spec import Compiled
 
 
 def arrow_schema(schema: StructType, side: Side) -> pa.Schema:
@@ -36,7 +37,15 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def result_schema(names: list[str], left: StructType, right: StructType | None) -> StructType:
-    """Spark's schema of the results. All may be null: Spark does not look into joins of others."""
-    fields = [*left.fields, *(right.fields if right is not None else ())]
-    return StructType([StructField(name, field.dataType, True) for name, field in zip(names, fields, strict=True)])
+def result_schema(join: Compiled, left: StructType, right: StructType) -> StructType:
+    """Spark's schema of what comes out. All may be null: Spark does not look into joins of others."""
+    types = [field.dataType for field in (*left.fields, *right.fields)]
+    if join.spec.per is not None:
+        own = left if join.spec.per.side == "left" else right
+        types = [field.dataType for field in own.fields]
+        types += [from_arrow_type(field.type) for field in list(join.results)[len(types) :]]
+    if join.spec.keep_late:
+        types.append(StringType())
+    elif join.left_only:
+        types = types[: len(left.fields)]
+    return StructType([StructField(name, type, True) for name, type in zip(join.filed.names, types, strict=True)])

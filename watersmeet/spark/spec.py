@@ -4,23 +4,30 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from watersmeet.aggregates.options import PerRow
+from watersmeet.device.searched import SearchedOnGPU
+from watersmeet.engine.order import Order
 from watersmeet.engine.results import How, rows_schema
 from watersmeet.index import BISort
 from watersmeet.query.durations import Duration
 from watersmeet.query.expr import Expr
+from watersmeet.query.pick import BoundPick, Pick
 from watersmeet.query.plan import JoinPlan, Keys, Probe, SidePlan, Tuples, compile_plan
 from watersmeet.query.windows import BoundTimeWindow, Hopping, Side, Within
 from watersmeet.routing import Route
+from watersmeet.spark.aggregates import aggregate_schema
 from watersmeet.spark.checks import PARTITIONS
+from watersmeet.spark.clock import SparkClock, Timing
+from watersmeet.spark.late import with_late
 
 #: Of what is in the state store. Raise it when older state cannot be read any more.
-VERSION = 3
+VERSION = 4
 
 
 @dataclass(frozen=True)
@@ -34,16 +41,23 @@ class JoinSpec:
     route: Route
     keys: tuple[int, ...]  # the grouping key of each core
     partitions: int  # of the shuffle, for which the keys were chosen
-    bad_rows: str = "fail"
+    bad_rows: str | tuple[str, str] = "fail"
+    timing: Timing = Timing()
+    keep_late: bool = False
+    per: PerRow | None = None
+    pick: Pick | None = None
+    order: Order = "none"  # of the results, which may change between restarts
+    device: str = "cpu"
 
     def schema(self, side: Side) -> pa.Schema:
         return self.left if side == "left" else self.right
 
     @property
-    def identity(self) -> dict[str, str]:
+    def identity(self) -> dict[str, str | None]:
         """What must not change while there is state; lateness may, idle_after, and what becomes of bad rows."""
         in_time = replace(self.window, lateness=(Duration(0), Duration(0)), idle_after=(None, None))
-        return {
+        aggregates = {} if self.per is None else {"aggregate": f"per {self.per.side}: {self.per.text()}"}
+        return aggregates | {
             "predicate": str(self.on),
             "window": str(in_time),
             "how": self.how,
@@ -51,13 +65,21 @@ class JoinSpec:
             "right columns": _columns(self.right),
             "route": repr(self.route),
             "cores": str(len(self.keys)),
+            "before_1970": str(self.timing.later),
+            "event_time holds the watermark back by": _milliseconds(self.timing.held_back),
             PARTITIONS: str(self.partitions),
+            "pick": None if self.pick is None else str(self.pick),
         }
 
     @property
     def fingerprint(self) -> str:
-        text = json.dumps([VERSION, self.identity, str(self.window), self.suffix], sort_keys=True)
+        parts = [VERSION, self.identity, str(self.window), self.suffix, str(self.timing), self.keep_late, self.device]
+        text = json.dumps([*parts, repr(self.per)], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _milliseconds(both: tuple[int, int]) -> str:
+    return f"{both[0]} ms (left), {both[1]} ms (right)" if any(both) else "0"
 
 
 def _columns(schema: pa.Schema) -> str:
@@ -72,11 +94,21 @@ class Compiled:
     plan: JoinPlan
     window: BoundTimeWindow
     results: pa.Schema
-    index: BISort = field(default_factory=BISort)
+    index: BISort
+    pick: BoundPick | None = None
 
     @property
     def left_only(self) -> bool:
         return self.spec.how in ("semi", "anti")
+
+    @property
+    def clock(self) -> SparkClock:
+        return SparkClock(self.window, self.spec.timing)
+
+    @property
+    def filed(self) -> pa.Schema:
+        """The columns of what comes out: of the results, and of late rows where these are kept."""
+        return with_late(self.spec.left, self.spec.right, self.spec.suffix) if self.spec.keep_late else self.results
 
     def side_plan(self, side: Side) -> SidePlan:
         return self.plan.left if side == "left" else self.plan.right
@@ -96,8 +128,15 @@ def compiled(spec: JoinSpec) -> Compiled:
 def compile_spec(spec: JoinSpec) -> Compiled:
     window = spec.window.bind(spec.left, spec.right)
     left_only = spec.how in ("semi", "anti")
+    if spec.keep_late:
+        with_late(spec.left, spec.right, spec.suffix)  # names that collide are refused
     results = rows_schema(spec.left, None if left_only else spec.right, spec.suffix)
-    return Compiled(spec, ordered_plan(compile_plan(spec.on, spec.left, spec.right)), window, results)
+    if spec.per is not None:
+        results = aggregate_schema(spec.per, spec.left, spec.right)
+    plan = ordered_plan(compile_plan(spec.on, spec.left, spec.right))
+    pick = None if spec.pick is None else BoundPick(spec.pick, spec.left, spec.right)
+    index = BISort() if spec.device == "cpu" else SearchedOnGPU()
+    return Compiled(spec, plan, window, results, index, pick)
 
 
 def ordered_plan(plan: JoinPlan) -> JoinPlan:

@@ -12,6 +12,7 @@ sorted keys are not: they are computed from the tuples, and lie in a file (cache
 from __future__ import annotations
 
 import json
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,11 +68,20 @@ class Manifest:
 class CoreState:
     """The state store, as one core sees it."""
 
-    def __init__(self, handle: StatefulProcessorHandle):
+    def __init__(self, handle: StatefulProcessorHandle, parts: tuple[str, ...] = ()):
         self._handle = handle
         self._manifest = handle.getValueState("manifest", _TEXT)
         self._chunks = handle.getMapState("chunks", _ID, _BLOB)
         self._flags = handle.getMapState("flags", _ID, _BLOB)
+        self.part = ""
+        self.parts = {part: self._of(part) for part in parts}
+
+    def _of(self, part: str) -> CoreState:
+        """Another store of the same core: a manifest of its own; ids of chunks and runs are, too."""
+        found = copy(self)
+        found.part = part
+        found._manifest = self._handle.getValueState(f"manifest_{part}", _TEXT)
+        return found
 
     def read(self, spec: JoinSpec) -> Manifest:
         """The manifest; ValueError if the state belongs to another join."""

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from watersmeet.spark.cache import in_use, query_folder, take_results
+from watersmeet.spark.task import spare_collector
 
 #: Rows handed to Spark at a time: enough that it costs nothing, few enough for its memory.
 ROWS = 1 << 17
@@ -19,6 +20,7 @@ ROWS = 1 << 17
 
 def unpacked(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """A function for `mapInArrow`."""
+    spare_collector()
     with in_use(query_folder()):  # from before the first results are written until the last are taken
         for batch in batches:
             for path in batch.column("path").to_pylist():

@@ -51,7 +51,7 @@ _MOST_ROWS = 1 << 30
 
 
 @njit(nogil=True, cache=True)
-def _settle(settled, rows, role, fresh):
+def settle(settled, rows, role, fresh):
     """Mark rows as settled; writes the number of those that were not to `fresh`, and behind it which they are."""
     n = 0
     for row in rows:
@@ -113,6 +113,13 @@ def _as_rows(ticks, bounds, strict, start, stop, rows):
                 high = middle
         at = low
         rows[i] = at - strict
+
+
+def _less(bounds: Array, base: int) -> Array:
+    """bounds - base; one value that is repeated by its stride stays so."""
+    if bounds.strides == (0,):
+        return np.broadcast_to(bounds[0] - base, bounds.size)
+    return bounds - base
 
 
 class Subwindow:
@@ -227,7 +234,7 @@ class Subwindow:
         fresh = np.empty(1 + rows.size, np.int32)
         fresh[0] = 0
         self._journal.append((self.base, fresh, role))  # before anything is set: what follows may be interrupted
-        _settle(self.settled, rows, np.uint8(role), fresh)
+        settle(self.settled, rows, np.uint8(role), fresh)
         return fresh[1 : 1 + fresh[0]]
 
     def settle_below(self, tick: int | None, role: int) -> Array:
@@ -296,7 +303,7 @@ class Subwindow:
     def bounds(self, low: Array, high: Array, workers: Workers) -> TickBounds:
         """Bounds on ticks for this subwindow; as rows where those are in order of ticks."""
         if self._ticks is None:
-            return TickBounds(low - self.base, high - self.base, _NO_TICKS)
+            return TickBounds(_less(low, self.base), _less(high, self.base), _NO_TICKS)
         if not self.in_order:
             return TickBounds(low, high, self.ticks)
         low_rows, high_rows = room(low.size, np.int64), room(high.size, np.int64)
@@ -368,6 +375,7 @@ class Chain:
         self._subwindows, self._open = saved
         for sub in self._subwindows:
             if sub.restore():
+                del sub.structure  # its memory may be what the other needs
                 sub.structure = remade(sub)
 
     def append(
@@ -428,16 +436,19 @@ class Chain:
         """The subwindow with the tuple of this position, one of the newest. O(1) for the newest."""
         return next(sub for sub in reversed(self._subwindows) if sub.base <= position)
 
-    def settle(self, positions: Array, role: int) -> None:
-        """Tuples at these positions, ascending and among the newest, are settled. O(positions and their subwindows)."""
+    def settle(self, positions: Array, role: int) -> Array:
+        """Tuples at these positions, ascending and among the newest, are settled; gives those that were not before.
+        O(positions and their subwindows)."""
         stop = positions.size
+        fresh = [_NO_POSITIONS]
         for sub in reversed(self._subwindows):
             if not stop:
                 break
             start = int(np.searchsorted(positions[:stop], sub.base))
-            sub.settle((positions[start:stop] - sub.base).astype(np.int32), role)
+            fresh.append(sub.settle((positions[start:stop] - sub.base).astype(np.int32), role) + np.int64(sub.base))
             stop = start
         assert not stop, f"tuples at {positions[:stop]} are not here"
+        return np.concatenate(fresh[::-1])
 
     def settle_below(self, tick: int | None, role: int = 1) -> Array:
         """Positions of the tuples below this tick (None: all) that never found a partner; each is given out once."""

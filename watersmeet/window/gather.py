@@ -25,11 +25,13 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 from watersmeet.memory import allocate
+from watersmeet.prefetch import prefetch_address
 from watersmeet.window import capacity
 
 Array = np.ndarray
 
 _CHUNK = 1024  # positions located before they are taken
+_AHEAD = 24  # texts that are asked for before their turn
 
 
 @intrinsic
@@ -48,15 +50,32 @@ def _word_at(typingctx, address):
     return types.uint64(address), codegen
 
 
+@intrinsic
+def _copy_eight(typingctx, to, source):
+    def codegen(context, builder, signature, args):
+        to, source = (builder.inttoptr(arg, ir.IntType(64).as_pointer()) for arg in args)
+        builder.store(builder.load(source, align=1), to, align=1)
+        return context.get_dummy_value()
+
+    return types.void(to, source), codegen
+
+
 # Called inside of kernels only, where Numba supplies the typing context.
 pointer: Any = _at_address
 word: Any = _word_at
+copy_eight: Any = _copy_eight  # copy_eight(to, source): bytes, at any addresses
 
 
 @njit(nogil=True, cache=True)
 def _gather_values(addresses, chunk, row, out):
     for i in range(row.size):
         out[i] = carray(pointer(addresses[chunk[i]]), (1,), out.dtype)[row[i]]
+
+
+def values_of_all_widths() -> None:
+    """Have the kernel compiled for each width: which of them a join needs, its columns decide."""
+    for word in _WORDS.values():
+        _gather_values(np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int64), np.zeros(0, word))
 
 
 @njit(nogil=True, cache=True)
@@ -106,14 +125,28 @@ def _gather_offsets(addresses, chunk, row, out):
 
 @njit(nogil=True, cache=True)
 def _gather_texts(addresses, data, chunk, row, offsets, out):
-    for i in range(row.size):
+    """Texts are short, so they are copied by eight bytes, the last eight of them once more; and asked for early: where
+    they begin is known from gathering the offsets."""
+    first = np.int64(out.ctypes.data)
+    rows = row.size
+    for i in range(rows):
+        if i + _AHEAD < rows:
+            c = chunk[i + _AHEAD]
+            source = carray(pointer(addresses[c]), (1,), offsets.dtype)
+            prefetch_address(np.int64(data[c]) + np.int64(source[row[i + _AHEAD]]))
         c = chunk[i]
         source = carray(pointer(addresses[c]), (1,), offsets.dtype)
-        begin = source[row[i]]
-        text = carray(pointer(data[c]), (1,), np.uint8)
-        at = offsets[i]
-        for k in range(offsets[i + 1] - at):
-            out[at + k] = text[begin + k]
+        text = np.int64(data[c]) + np.int64(source[row[i]])
+        size = np.int64(offsets[i + 1]) - np.int64(offsets[i])
+        to = first + np.int64(offsets[i])
+        if size >= 8:
+            for k in range(0, size - 7, 8):
+                copy_eight(to + k, text + k)
+            copy_eight(to + size - 8, text + size - 8)
+        else:
+            short = carray(pointer(text), (1,), np.uint8)
+            for k in range(size):
+                out[offsets[i] + k] = short[k]
 
 
 @njit(nogil=True, cache=True)

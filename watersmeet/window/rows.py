@@ -35,8 +35,8 @@ from watersmeet.workers import Workers
 Array = np.ndarray
 
 MOST_WORDS = 8  # of a row: a cache line
-_BLOCK_BITS = 10
-_BLOCK = 1 << _BLOCK_BITS
+BLOCK_BITS = 10
+_BLOCK = 1 << BLOCK_BITS
 _HUGE_PAGE = 1 << 21
 _CHUNK = 512  # rows that are asked for before they are read
 
@@ -65,7 +65,7 @@ def _take(bases, first_block, words, columns, positions, outputs, start, stop):
         count = min(_CHUNK, stop - start)
         for i in range(count):
             p = positions[start + i]
-            address = bases[np.uint64((p >> _BLOCK_BITS) - first_block)] + (p & (_BLOCK - 1)) * width
+            address = bases[np.uint64((p >> BLOCK_BITS) - first_block)] + (p & (_BLOCK - 1)) * width
             at[i] = address
             prefetch_address(address)
             prefetch_address(address + width - 8)
@@ -104,12 +104,17 @@ class Rows:
         self._room = begin  # positions up to here have a place
         # The address of each block of positions, from block `_first_block` on.
         self._bases = np.zeros(16, np.int64)
-        self._first_block = begin >> _BLOCK_BITS
+        self._first_block = begin >> BLOCK_BITS
 
     @property
     def begin(self) -> int:
         """The oldest position that is held, or none is."""
-        return self._first_block << _BLOCK_BITS
+        return self._first_block << BLOCK_BITS
+
+    @property
+    def end(self) -> int:
+        """The position that the next row gets."""
+        return self._end
 
     def nbytes(self) -> int:
         """Bytes of the rows held, and of slabs to be used again; room behind the last row takes none, or little."""
@@ -147,11 +152,11 @@ class Rows:
         else:
             slab = self._spare[at]
             self._spare = self._spare[:at] + self._spare[at + 1 :]
-        block = self._end >> _BLOCK_BITS  # it need not begin here: the slab before may have gone half full
+        block = self._end >> BLOCK_BITS  # it need not begin here: the slab before may have gone half full
         addresses = np.arange(slab.rows // _BLOCK) * (_BLOCK * self._width) + slab.address
         self._bases = appended(self._bases, block - self._first_block, addresses)
-        self._slabs = [*self._slabs, (block << _BLOCK_BITS, slab)]
-        self._room = (block << _BLOCK_BITS) + slab.rows
+        self._slabs = [*self._slabs, (block << BLOCK_BITS, slab)]
+        self._room = (block << BLOCK_BITS) + slab.rows
 
     def retain(self, kept: list[tuple[int, int]]) -> None:
         """Let go of slabs that hold no position in these ascending (first, one behind the last) ranges."""
@@ -172,7 +177,7 @@ class Rows:
             self._room = self._end
         self._spare = [*self._spare, *gone][-(len(wanted) // 2 + 1) :] if wanted else []
         self._slabs = wanted
-        blocks = ((wanted[0][0] if wanted else self._end) >> _BLOCK_BITS) - self._first_block
+        blocks = ((wanted[0][0] if wanted else self._end) >> BLOCK_BITS) - self._first_block
         self._bases = self._bases[blocks:].copy()
         self._first_block += blocks
 
@@ -184,7 +189,7 @@ class Rows:
             stop = start + slab.rows
             blocks = np.arange(start, stop, _BLOCK)
             places = slab.address + (blocks - start) * self._width
-            assert np.array_equal(self._bases[(blocks >> _BLOCK_BITS) - self._first_block], places), self._bases
+            assert np.array_equal(self._bases[(blocks >> BLOCK_BITS) - self._first_block], places), self._bases
         assert self._end <= self._room and (not self._slabs or self._room in (stop, self._end)), (self._room, stop)
 
     def take(self, positions: Array, columns: Array, workers: Workers) -> list[pa.Buffer]:

@@ -6,6 +6,7 @@ there is no one who would have to deal tuples out.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -27,7 +28,8 @@ from watersmeet.index import Index
 from watersmeet.query.expr import Expr
 from watersmeet.query.plan import SidePlan
 from watersmeet.query.windows import SIDES, BoundCountWindow, BoundWindow, Side, Window
-from watersmeet.routing import Route
+from watersmeet.routing import HotCold, Route
+from watersmeet.routing.hot_cold import Guide, rows_visiting, words
 from watersmeet.window.payload import Payload
 from watersmeet.window.ticks import span_of
 from watersmeet.workers import ALONE
@@ -77,7 +79,13 @@ class Share:
     @property
     def talks(self) -> bool:
         """Whether tuples that must know of all their partners meet them in several cores, who then have to be told."""
-        return self.how == "full" and self.route.visits
+        return self.how != "inner" and self.route.visits
+
+    @property
+    def visits_first(self) -> bool:
+        """Whether left tuples visit other cores before anything is stored: in a semi join they come out at once if they
+        find a partner there, and must not be completed by a right tuple of the same step."""
+        return self.how == "semi" and self.talks
 
     @property
     def layout(self) -> Layout:
@@ -104,8 +112,8 @@ class Sent:
     """A batch of one side, as it comes to all members. late: left out. low, high: ticks of partners, or None where the
     window tells. settled: of tuples that are only to be stored, who has found a partner.
 
-    home, copy_rows, copy_cores: the route, once it is worked out. met: rows that have found partners where they are not
-    at home, noted by all members.
+    home, copy_rows, copy_cores, visits: the route, once it is worked out. met: rows that have found partners where they
+    are not at home, noted by all members.
     """
 
     batch: pa.RecordBatch
@@ -117,6 +125,7 @@ class Sent:
     home: Array | None = None
     copy_rows: Array | None = None
     copy_cores: Array | None = None
+    visits: Array | None = None
     met: Array | None = None
 
 
@@ -152,7 +161,7 @@ class _Completed(_Numbered):
     """Of a semi join: with the positions of the right tuples that have let left ones come out."""
 
     def _marks(self, other: Payload, by: Array | None, rows: int) -> list[Array | pa.Array]:
-        return [pa.nulls(rows, pa.int64()) if by is None else self._positions(other, by)]
+        return [pa.nulls(rows, pa.int64()) if by is None else pa.array(by)]
 
 
 class Member:
@@ -177,6 +186,7 @@ class Member:
         )  # fmt: skip
         self._schema = share.layout.schema
         self._arrived: dict[Side, tuple[Array, int]] = {}  # in a step: rows at home, position of the first of them
+        self._probed = 0  # tuples that have looked for partners here
         self._call = -1  # the last that has begun here
         self._undo: Callable[[], None] | None = None
 
@@ -187,11 +197,11 @@ class Member:
         if call == self._call:
             return
         self._call = call
-        core, seconds = self.core.save(), dict(self.metrics.seconds)
+        core, seconds, probed = self.core.save(), dict(self.metrics.seconds), self._probed
 
         def undo() -> None:
             self.core.restore(core)
-            self.metrics.seconds = seconds
+            self.metrics.seconds, self._probed = seconds, probed
 
         self._undo = undo
 
@@ -201,15 +211,32 @@ class Member:
             self._undo()
             self._undo = None
 
-    def route(self, side: Side, sent: Sent) -> tuple[Array, Array]:
-        """Note where the rows of this core's share of a batch are at home; gives (row, core) of copies."""
+    def route(self, side: Side, sent: Sent, guides: dict[Side, Guide] | None) -> tuple[Array, Array, int]:
+        """Note where the rows of this core's share of a batch are at home; gives rows and cores of copies that are not
+        noted, and how many rows are hot."""
         assert sent.home is not None
         rows, cores = sent.batch.num_rows, self._share.route.cores
         start, stop = rows * self._number // cores, rows * (self._number + 1) // cores
         tuples = self._plans[side].of(sent.batch.slice(start, stop - start))
-        places = self._share.route.places(side, tuples, np.arange(sent.first + start, sent.first + stop))
+        route = self._share.route
+        if isinstance(route, HotCold) and guides is not None:
+            route = route.guided(guides)
+        places = route.places(side, tuples, np.arange(sent.first + start, sent.first + stop))
         sent.home[start:stop] = places.home
-        return (places.rows + start).astype(np.int32), places.cores.astype(np.uint16)
+        if places.visits is not None:
+            assert sent.visits is not None
+            wide = words(cores)
+            sent.visits[start * wide : stop * wide] = places.visits.ravel()
+        return (places.rows + start).astype(np.int32), places.cores.astype(np.uint16), places.hot
+
+    def visit(self, sent: dict[Side, Sent]) -> None:
+        """Before a step of a semi join: note which left rows find partners here, where they are not at home."""
+        if "left" in sent:
+            one = sent["left"]
+            _, copies = self._picked("left", one)
+            if copies.size:
+                assert one.met is not None
+                one.met[copies[self.core.visited("left", self._arrival("left", one, copies))]] = 1
 
     def step(self, sent: dict[Side, Sent], expired_below: dict[Side, int | None]) -> Results:
         """Where cores talk and tuples came, only its first half: see `let_go`."""
@@ -217,20 +244,28 @@ class Member:
         arrivals: dict[Side, Arrival] = {}
         visitors: dict[Side, Arrival] = {}
         visiting: dict[Side, Array] = {}
+        met_before: dict[Side, Array] = {}
+        begin = time.perf_counter()
         for side, one in sent.items():
             home, copies = self._picked(side, one)
             if self._share.route.anchor is not None:
                 home, copies = np.sort(np.concatenate([home, copies])), copies[:0]
+            self._probed += home.size + copies.size
+            if side == "left" and self._share.visits_first:
+                assert one.met is not None
+                met_before[side] = np.flatnonzero(one.met[home])
+                copies = copies[:0]
             for rows, into in ((home, arrivals), (copies, visitors)):
                 if rows.size:
                     into[side] = self._arrival(side, one, rows)
             visiting[side] = copies
             self._arrived[side] = home, self.core.payloads[side].end
-        for side, rows in self.core.meet(arrivals, expired_below, results, visitors).items():
+        self.metrics.took("pick", begin)
+        for side, rows in self.core.meet(arrivals, expired_below, results, visitors, met_before).items():
             met = sent[side].met
             if met is not None:
                 met[visiting[side][rows]] = 1
-        if not (self._share.talks and sent):
+        if not (self._share.talks and sent) or self._share.visits_first:
             self.core.let_go(expired_below, results)
         return results
 
@@ -263,9 +298,12 @@ class Member:
         return {
             "stored_left": core.chains["left"].stored,
             "stored_right": core.chains["right"].stored,
+            "subwindows_left": len(core.chains["left"].subwindows),
+            "subwindows_right": len(core.chains["right"].subwindows),
             "index_bytes": sum(core.chains[side].nbytes() for side in SIDES),
             "payload_bytes": sum(core.payloads[side].nbytes() for side in SIDES),
             "seconds": dict(self.metrics.seconds),
+            "probed": self._probed,
             "kinds": core.kinds(),
         }
 
@@ -276,7 +314,11 @@ class Member:
         if sent.home is not None:
             found = np.empty(sent.batch.num_rows + 1, np.int64)
             home, copies = found[: rows_at_home(sent.home, np.uint16(self._number), found)], _NO_ROWS
-            if sent.copy_rows is not None and sent.copy_cores is not None:
+            if sent.visits is not None:
+                rows = np.empty(sent.batch.num_rows + 1, np.int64)
+                wide = words(self._share.route.cores)
+                copies = rows[: rows_visiting(sent.visits, wide, sent.home, self._number, rows)]
+            elif sent.copy_rows is not None and sent.copy_cores is not None:
                 copies = sent.copy_rows[sent.copy_cores == self._number].astype(np.int64)
         else:
             positions = np.arange(sent.first, sent.first + sent.batch.num_rows)

@@ -7,6 +7,7 @@ a while ends, too. Ctrl-C is the caller's business.
 from __future__ import annotations
 
 import atexit
+import gc
 import os
 import pickle
 import signal
@@ -14,7 +15,8 @@ import socket
 import subprocess
 import sys
 import threading
-from typing import Any
+import time
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -32,6 +34,8 @@ IDLE = 60.0
 
 class Process:
     """A process, which may have a join to work for."""
+
+    idle: ClassVar[list[Process]] = []  #: without a join; each kind waits among its own
 
     def __init__(self) -> None:
         if not sys.executable:
@@ -78,14 +82,14 @@ class Process:
         self._popen.wait()
 
 
-_idle: list[Process] = []
 _lock = threading.Lock()
 
 
 def lease(count: int) -> list[Process]:
     """So many processes, started or about to."""
     with _lock:
-        waiting, _idle[:] = _idle[:count], _idle[count:]
+        idle = Process.idle
+        waiting, idle[:] = idle[:count], idle[count:]
     found = []
     for process in waiting:
         if process.answers("awake"):  # else it has ended, or was about to
@@ -98,18 +102,19 @@ def lease(count: int) -> list[Process]:
 def give_back(processes: list[Process]) -> None:
     """They have no join any more."""
     with _lock:
-        _idle.extend(processes)
+        for process in processes:
+            process.idle.append(process)
 
 
 @atexit.register
 def end_idle() -> None:
     with _lock:
-        for process in _idle:
+        for process in Process.idle:
             process.end()
-        _idle.clear()
+        Process.idle.clear()
 
 
-os.register_at_fork(after_in_child=_idle.clear)  # they serve whoever started them
+os.register_at_fork(after_in_child=Process.idle.clear)  # they serve whoever started them
 
 
 # -- the other end ---------------------------------------------------------------------------------------------------
@@ -119,6 +124,8 @@ def serve(descriptor: int) -> None:
     """What a process does."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     pa.set_cpu_count(1)  # the other cores have their own work
+    gc.collect()
+    gc.freeze()  # or now and then one core looks through all that is loaded, and the others wait for it
     serve_joins(Channel(socket.socket(fileno=descriptor)))
 
 
@@ -143,10 +150,10 @@ def _serve_join(channel: Channel, inbox: int, share: Share, number: int) -> None
         try:
             member = Member(share, number)
         except BaseException as error:
-            channel.send(("failed", _sendable(error), []))
+            channel.send(("failed", _sendable(error), [], [], 0.0))
         else:
-            channel.send(("done", None, []))
-            _Server(channel, inbox, share, member).serve()
+            channel.send(("done", None, [], [], 0.0))
+            _Server(channel, inbox, share, number, member).serve()
     finally:
         os.close(inbox)
 
@@ -154,8 +161,9 @@ def _serve_join(channel: Channel, inbox: int, share: Share, number: int) -> None
 class _Server:
     """One join: what its caller asks for, one thing after the other."""
 
-    def __init__(self, channel: Channel, inbox: int, share: Share, member: Member):
+    def __init__(self, channel: Channel, inbox: int, share: Share, number: int, member: Member):
         self._channel = channel
+        self._number = number
         self._inbox = inbox
         self._schema = share.layout.schema
         self._member = member
@@ -172,19 +180,28 @@ class _Server:
         self._channel.send(("done", None))
 
     def _answer(self, work: Any) -> None:
+        begin = time.perf_counter()
         try:
             answer = ("done", work())
         except BaseException as error:
             answer = ("failed", _sendable(error))
         made, self._made = self._made, []
-        self._channel.send((*answer, [number for number, _ in made]), tuple(descriptor for _, descriptor in made))
+        written, self._outbox.written = self._outbox.written, []
+        spent = time.perf_counter() - begin
+        self._channel.send(
+            (*answer, [number for number, _ in made], written, spent), tuple(descriptor for _, descriptor in made)
+        )
 
-    def _route(self, size: int, sent: Any) -> Any:
-        """(row, core) of copies, by side."""
-        return {side: self._member.route(side, one) for side, one in self._read(size, sent).items()}
+    def _route(self, size: int, sent: Any, guides: Any) -> Any:
+        """Rows and cores of copies, and how many rows are hot, by side."""
+        return {side: self._member.route(side, one, guides) for side, one in self._read(size, sent).items()}
 
-    def _step(self, call: int, size: int, sent: Any, expired_below: Any, free: list[int]) -> Any:
-        self._outbox.release(free)
+    def _visit(self, call: int, size: int, sent: Any) -> None:
+        self._member.begin(call)
+        self._member.visit(self._read(size, sent))
+
+    def _step(self, call: int, size: int, sent: Any, expired_below: Any, free: list[list[int]]) -> Any:
+        self._outbox.release(free[self._number])
         self._member.begin(call)
         return self._put(self._member.step(self._read(size, sent), expired_below))
 
@@ -195,8 +212,8 @@ class _Server:
         for side, one in self._read(size, sent).items():
             self._member.store(side, one)
 
-    def _finish(self, call: int, free: list[int]) -> Any:
-        self._outbox.release(free)
+    def _finish(self, call: int, free: list[list[int]]) -> Any:
+        self._outbox.release(free[self._number])
         self._member.begin(call)
         return self._put(self._member.finish())
 
@@ -230,14 +247,16 @@ class _Server:
 
     def _put(self, results: Results) -> tuple[int, tuple[int, int] | None]:
         """(rows, where they are)."""
-        batches = results.batches
-        return results.rows, self._outbox.put(batches, self._schema) if batches else None
+        begin, batches = time.perf_counter(), results.batches
+        where = self._outbox.put(batches, self._schema) if batches else None
+        self._member.metrics.took("hand", begin)
+        return results.rows, where
 
 
 #: Of what is sent beside a batch.
 TYPES: dict[str, Any] = {
     "late": bool, "low": np.int64, "high": np.int64, "settled": bool, "home": np.uint16, "copy_rows": np.int32,
-    "copy_cores": np.uint16, "met": np.uint8,
+    "copy_cores": np.uint16, "visits": np.uint64, "met": np.uint8,
 }  # fmt: skip
 
 

@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 
+from watersmeet.interrupts import uninterrupted
+
 _LEAST = 1 << 20
 
 
@@ -26,6 +28,7 @@ Mapped = mmap.mmap
 
 
 def mapped(descriptor: int, size: int, writes: bool = False) -> Mapped:
+    """So much of a segment; 0: all that there is now."""
     return Mapped(descriptor, size, access=mmap.ACCESS_WRITE if writes else mmap.ACCESS_READ)
 
 
@@ -76,6 +79,8 @@ class Returned:
 
     def __init__(self) -> None:
         self._descriptors: dict[int, int] = {}
+        self._mapped: dict[int, Mapped] = {}  # kept: to map memory anew, page by page, costs more than to fill it
+        self._waiting: set[int] = set()  # results that nobody has taken yet
         self.free: list[int] = []
         self._close = weakref.finalize(self, _close_all, self._descriptors)
 
@@ -83,10 +88,24 @@ class Returned:
         """A segment that the member has made."""
         self._descriptors[number] = descriptor
 
+    def hold(self, numbers: Sequence[int]) -> None:
+        """The member has written results there."""
+        self._waiting.update(numbers)
+
     def take(self, number: int, size: int) -> list[pa.RecordBatch]:
-        memory = mapped(self._descriptors[number], size)
-        weakref.finalize(memory, self.free.append, number)
+        whole = self._mapped.get(number)
+        if whole is None or len(whole) < size:
+            whole = self._mapped[number] = mapped(self._descriptors[number], 0)
+        memory = memoryview(whole)[:size]
+        with uninterrupted():
+            self._waiting.discard(number)
+            weakref.finalize(memory, self.free.append, number)
         return read(pa.py_buffer(memory))
+
+    def drop(self) -> None:
+        """Nobody will take what waits: the call has failed."""
+        self.free += self._waiting
+        self._waiting.clear()
 
     def freed(self) -> list[int]:
         """Which are free again since the last call."""
@@ -106,6 +125,7 @@ class Outbox:
         self._announce = announce
         self._segments: list[Segment] = []
         self._free: list[int] = []
+        self.written: list[int] = []  # since its owner has told the caller of them
 
     def release(self, numbers: Sequence[int]) -> None:
         self._free += numbers
@@ -114,6 +134,7 @@ class Outbox:
         """(segment, bytes) in which these are now."""
         size = written_size(batches, schema)
         number = self._fitting(size)
+        self.written.append(number)
         memory = self._segments[number].reserve(size)
         write(pa.FixedSizeBufferWriter(pa.py_buffer(memory)), batches, schema)
         return number, size

@@ -24,7 +24,7 @@ import numpy as np
 from numba import njit, uint64
 
 from watersmeet.index.base import Array
-from watersmeet.index.sorted.bisort_kernels import COMPOSITE, PACKED, SAMPLED, upto
+from watersmeet.index.sorted.run_kernels import COMPOSITE, PACKED, SAMPLED, upto
 from watersmeet.index.sorted.samples import NO_LEVEL, Level
 from watersmeet.workers import Workers
 

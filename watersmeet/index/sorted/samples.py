@@ -4,6 +4,8 @@
     level 1    [ 20 ,    40 ,    50 ,    70 ]
     run      [ 10 20 | 30 40 | 50 50 | 60 70 | 80 ]
 
+Read from the top down they are the inner nodes of a tree (see css_tree), whose leaves are the partitions of the run.
+
 All levels lie in one array. Each has room to grow, and a partition of sentinels or two behind it, so that a search may
 read beyond its end. Keys that are put behind all others leave the samples before them as they are: only what has
 changed is sampled again.
@@ -20,7 +22,7 @@ import numpy as np
 from numba import njit
 
 from watersmeet.index.base import Array, aligned, grown
-from watersmeet.index.sorted.bisort_kernels import GREATEST
+from watersmeet.index.sorted.run_kernels import GREATEST, sentinels
 
 _LINE = 8  # keys of a cache line, with which levels begin
 _NONE = np.zeros(0, np.int64)
@@ -46,9 +48,9 @@ class Level(NamedTuple):
 
 
 @njit(nogil=True, cache=True)
-def _sample_levels(samples, width, begins, size, kept, before, levels):
-    """Take the samples of all levels above the first, and put sentinels behind those of each; writes where levels begin
-    and how many they hold, and returns their number. `before`: how many levels there were."""
+def _sample_levels(samples, width, behind, begins, size, kept, before, levels):
+    """Take the samples of all levels above the first, and put sentinels `behind` those of each; writes where levels
+    begin and how many they hold, and returns their number. `before`: how many levels there were."""
     levels[0, 0] = 0
     levels[0, 1] = size
     n = 1
@@ -58,7 +60,7 @@ def _sample_levels(samples, width, begins, size, kept, before, levels):
             kept = 0  # a level that was not there
         kept //= width
         size //= width
-        samples[begin + size : begin + size + 2 * width] = GREATEST
+        samples[begin + size : begin + size + behind] = GREATEST
         if n > 1:
             below = levels[n - 1, 0]
             for s in range(kept, size):
@@ -81,6 +83,7 @@ class Samples:
 
     def __init__(self, width: int, composite: bool, rows: int = 0):
         self._width = width
+        self._behind = sentinels(width)
         self._composite = composite
         self._lay_out(rows)
 
@@ -99,7 +102,7 @@ class Samples:
         while rows > self._width:
             rows //= self._width
             begins.append(end)
-            end += -(-(rows + 2 * self._width) // _LINE) * _LINE
+            end += -(-(rows + self._behind) // _LINE) * _LINE
         self._begins = np.array(begins, np.int64)
         ordered = aligned(end)
         equal = aligned(end) if self._composite else _NONE
@@ -131,7 +134,9 @@ class Samples:
         sample_equal, sample_ordered, before = self.arrays
         levels = np.empty((len(self._begins) + 1, 2), np.int64)
         for samples in (sample_equal, sample_ordered)[0 if self._composite else 1 :]:
-            count = _sample_levels(samples, self._width, self._begins, size, kept, len(before), levels)
+            count = _sample_levels(
+                samples, self._width, self._behind, self._begins, size, kept, len(before), levels
+            )
         self.arrays = sample_equal, sample_ordered, levels[:count]
 
     def level_for(self, probes: int) -> int:
@@ -153,8 +158,8 @@ class Samples:
         assert levels[0, 1] == ordered.size, f"{name}: samples of {levels[0, 1]} keys, not of {ordered.size}"
         for begin, count in levels[1:]:
             for samples, keys in ((sample_ordered, ordered), (sample_equal, equal))[: 2 if self._composite else 1]:
-                expected = np.append(keys[w - 1 :: w], np.full(2 * w, GREATEST))
-                found = samples[begin : begin + count + 2 * w]
+                expected = np.append(keys[w - 1 :: w], np.full(self._behind, GREATEST))
+                found = samples[begin : begin + count + self._behind]
                 assert np.array_equal(found, expected), f"{name}: stale samples {found}, not {expected}"
             equal, ordered = equal[w - 1 :: w], ordered[w - 1 :: w]
         assert ordered.size <= w, f"{name}: a level of samples is missing"

@@ -36,6 +36,8 @@ needs them (see wib_tree); `seal` closes up the room between partitions.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -50,6 +52,7 @@ from watersmeet.index.base import (
     grown,
     no_ticks,
 )
+from watersmeet.index.batches import Ranges
 from watersmeet.index.tables.llat_kernels import (
     BEGIN,
     COLUMNS,
@@ -62,18 +65,17 @@ from watersmeet.index.tables.llat_kernels import (
     RIGHT,
     TAIL,
     UPPER,
+    Table,
     append,
     compact,
-    count_kernel,
-    find_kernel,
     histograms,
     open_partitions,
+    probe_kernel,
 )
-
-Ranges = tuple[Array, Array, Array, Array]  # as in `Probes.bands`
 
 _COLUMNS = int(COLUMNS)
 _LINE = 8  # keys in a cache line
+_NO_ROOM = np.zeros(0, np.int32)
 
 
 def entry_capacity(sigma: float, rows: int, partitions: int) -> int:
@@ -131,27 +133,30 @@ class LLAT:
 
         O(tuples of the partitions at the edges) a probe, O(1) a partner.
         """
-        lows, highs, probe_rows = _part(ranges, start, stop)
-        b = bounds or no_ticks()
-        kernel = find_kernel(bounds_mode(bounds))
-        room = 2 * lows.size + 64
-        probe, entry = 0, -1
-        while probe < lows.size:
+        probe = self._probe(True, heads, ranges, start, stop, bounds)
+        room = 2 * (stop - start) + 64
+        at, entry = 0, -1
+        while at < stop - start:
             out = Emitter(max(min(room, PORTION), self.capacity))
-            probe, entry, n = kernel(
-                self.keys, self.rows, self.headers, heads, lows, highs, probe_rows, probe, entry,
-                b.low, b.high, b.ticks, out.batch_rows, out.rows,
-            )  # fmt: skip
+            at, entry, n = probe(at, entry, out.batch_rows, out.rows)
             if n:
                 yield out.emitted(n)
             room *= 2
 
     def count(self, heads: Array, ranges: Ranges, start: int, stop: int, bounds: TickBounds | None) -> int:
         """As `find`; without bounds a partition in the middle of a range costs O(1)."""
-        b = bounds or no_ticks()
-        return count_kernel(bounds_mode(bounds))(
-            self.keys, self.rows, self.headers, heads, *_part(ranges, start, stop), b.low, b.high, b.ticks
-        )
+        return self._probe(False, heads, ranges, start, stop, bounds)(0, -1, _NO_ROOM, _NO_ROOM)[2]
+
+    def _probe(
+        self, emits: bool, heads: Array, ranges: Ranges, start: int, stop: int, bounds: TickBounds | None
+    ) -> Any:
+        """The kernel, to be told where to go on, and where to write."""
+        kernel = probe_kernel(bounds_mode(bounds), emits)
+        return partial(kernel, self.table, heads, _part(ranges, start, stop), bounds or no_ticks())
+
+    @property
+    def table(self) -> Table:
+        return Table(self.keys, self.rows, self.headers)
 
     def histograms(self) -> tuple[Array, Array, Array]:
         """(count, least key, greatest key) of each partition, from left to right. O(entries)."""
@@ -230,7 +235,7 @@ class LLAT:
         assert len(set(seen)) == self.size, f"rows are there twice: {sorted(seen)}"
 
 
-def _part(ranges: Ranges, start: int, stop: int) -> tuple[Array, Array, Array]:
+def _part(ranges: Ranges, start: int, stop: int) -> Ranges:
     """Contiguous, as kernels are compiled for that alone; the rows of a batch may run backwards."""
-    _, lows, highs, rows = ranges
-    return lows[start:stop], highs[start:stop], np.ascontiguousarray(rows[start:stop])
+    equal, lows, highs, rows = ranges
+    return Ranges(equal, lows[start:stop], highs[start:stop], np.ascontiguousarray(rows[start:stop]))

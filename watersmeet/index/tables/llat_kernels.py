@@ -7,12 +7,13 @@ for negative ones; HEAD columns are kept up to date in the first entry of a part
 from __future__ import annotations
 
 from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit, uint64
 from numba.cpython.unsafe.numbers import trailing_zeros
 
-from watersmeet.index.base import UNBOUNDED, bounds_of, in_bounds
+from watersmeet.index.base import UNBOUNDED, Array, bounds_of, in_bounds
 
 COLUMNS = np.uint64(8)
 BEGIN = np.uint64(0)  # where its tuples lie
@@ -27,6 +28,14 @@ RIGHT = np.uint64(7)  # HEAD: the partition of the next greater keys; -1: none
 LEAST_KEY, GREATEST_KEY = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 _BLOCK = 64  # keys compared before any is written out: the bits of a word
 _CHUNK = 64  # probes whose partitions are fetched ahead
+
+
+class Table(NamedTuple):
+    """Entries and their tuples."""
+
+    keys: Array
+    rows: Array
+    headers: Array
 
 
 @njit(inline="always")
@@ -151,19 +160,21 @@ def _hit(mode, keys, rows, j, least, span, first, last, ticks):
 
 
 @cache
-def find_kernel(mode: int):
-    """Write out pairs, for one way of comparing ticks."""
+def probe_kernel(mode: int, emits: bool):
+    """Write out pairs or only count them, for one way of comparing ticks."""
+    wholly = emits or mode == UNBOUNDED  # whether an entry may be taken whole: within bounds tuples are counted singly
 
     @njit(nogil=True, cache=True)
-    def find(
-        keys, rows, headers, heads, lows, highs, probe_rows, i, entry, low, high, ticks, out_probe, out_row
-    ):
+    def probe(table, heads, ranges, bounds, i, entry, out_probe, out_row):
         """From probe i on, and in its partition from `entry` on (-1: from the first).
 
         Returns (probe, entry, pairs) where it stopped, for want of room or at the end. `out_row` has room for the
         tuples of an entry at least, so that each call gets further.
         """
-        n = 0
+        keys, rows, headers = table.keys, table.rows, table.headers
+        lows, highs, probe_rows = ranges.lows, ranges.highs, ranges.rows
+        low, high, ticks = bounds.low, bounds.high, bounds.ticks
+        n = np.int64(0)
         room = out_row.size
         stop = lows.size
         fetched = i
@@ -171,14 +182,15 @@ def find_kernel(mode: int):
             if i == fetched:
                 _fetch(keys, rows, headers, heads, i, stop)
                 fetched += _CHUNK
-            lo = lows[i]
-            hi = highs[i]
+            asks = uint64(i)
+            lo = lows[asks]
+            hi = highs[asks]
             if lo > hi:
                 i += 1
                 continue
-            p = probe_rows[i]
+            p = probe_rows[asks]
             first, last = bounds_of(mode, p, low, high)
-            head = np.int64(heads[i])
+            head = np.int64(heads[asks])
             if entry < 0:
                 entry = head
             least = uint64(lo)
@@ -187,35 +199,42 @@ def find_kernel(mode: int):
                 h = uint64(entry) * COLUMNS
                 begin = uint64(headers[h + BEGIN])
                 count = headers[h + COUNT]
-                if n + count > room:
-                    heads[i] = head
+                if emits and n + count > room:
+                    heads[asks] = head
                     return i, entry, n
                 end = begin + uint64(count)
-                if lo <= headers[h + LEAST] and headers[h + GREATEST] <= hi:  # all of it
-                    if mode == UNBOUNDED:
-                        for j in range(count):
-                            out_probe[uint64(n + j)] = p
-                            out_row[uint64(n + j)] = rows[begin + uint64(j)]
-                        n += count
-                    else:
+                if wholly and lo <= headers[h + LEAST] and headers[h + GREATEST] <= hi:  # all of it
+                    if mode != UNBOUNDED:
                         for j in range(begin, end):
                             row = rows[j]
                             out_probe[uint64(n)] = p
                             out_row[uint64(n)] = row
                             n += in_bounds(mode, row, first, last, ticks)
+                    else:
+                        if emits:
+                            for j in range(count):
+                                out_probe[uint64(n + j)] = p
+                                out_row[uint64(n + j)] = rows[begin + uint64(j)]
+                        n += count
                 elif headers[h + LEAST] <= hi and lo <= headers[h + GREATEST]:
-                    at = begin
-                    while at < end:
-                        block = min(uint64(_BLOCK), end - at)
+                    if emits:
+                        at = begin
+                        while at < end:
+                            block = min(uint64(_BLOCK), end - at)
+                            hits = uint64(0)
+                            for u in range(block):
+                                hits |= _hit(mode, keys, rows, at + u, least, span, first, last, ticks) << u
+                            while hits:
+                                out_probe[uint64(n)] = p
+                                out_row[uint64(n)] = rows[at + uint64(trailing_zeros(hits))]  # type: ignore[call-arg]
+                                n += 1
+                                hits &= hits - uint64(1)
+                            at += block
+                    else:
                         hits = uint64(0)
-                        for u in range(block):
-                            hits |= _hit(mode, keys, rows, at + u, least, span, first, last, ticks) << u
-                        while hits:
-                            out_probe[uint64(n)] = p
-                            out_row[uint64(n)] = rows[at + uint64(trailing_zeros(hits))]  # type: ignore[call-arg]
-                            n += 1
-                            hits &= hits - uint64(1)
-                        at += block
+                        for j in range(begin, end):
+                            hits += _hit(mode, keys, rows, j, least, span, first, last, ticks)
+                        n += np.int64(hits)
                 entry = headers[h + NEXT]
                 if entry < 0:
                     h = uint64(head) * COLUMNS
@@ -229,49 +248,4 @@ def find_kernel(mode: int):
             i += 1
         return i, entry, n
 
-    return find
-
-
-@cache
-def count_kernel(mode: int):
-    @njit(nogil=True, cache=True)
-    def count_pairs(keys, rows, headers, heads, lows, highs, probe_rows, low, high, ticks):
-        """How many pairs `find` would write."""
-        n = np.int64(0)
-        stop = lows.size
-        for i in range(stop):
-            if i % _CHUNK == 0:
-                _fetch(keys, rows, headers, heads, i, stop)
-            lo = lows[i]
-            hi = highs[i]
-            if lo > hi:
-                continue
-            p = probe_rows[i]
-            first, last = bounds_of(mode, p, low, high)
-            head = np.int64(heads[i])
-            entry = head
-            least = uint64(lo)
-            span = uint64(hi) - uint64(lo)
-            while True:
-                h = uint64(entry) * COLUMNS
-                begin = uint64(headers[h + BEGIN])
-                end = begin + uint64(headers[h + COUNT])
-                if mode == UNBOUNDED and lo <= headers[h + LEAST] and headers[h + GREATEST] <= hi:
-                    n += headers[h + COUNT]
-                elif headers[h + LEAST] <= hi and lo <= headers[h + GREATEST]:
-                    hits = uint64(0)
-                    for j in range(begin, end):
-                        hits += _hit(mode, keys, rows, j, least, span, first, last, ticks)
-                    n += np.int64(hits)
-                entry = headers[h + NEXT]
-                if entry < 0:
-                    h = uint64(head) * COLUMNS
-                    if hi <= headers[h + UPPER]:
-                        break
-                    head = headers[h + RIGHT]
-                    if head < 0:
-                        break
-                    entry = head
-        return n
-
-    return count_pairs
+    return probe

@@ -201,14 +201,14 @@ class RaPTableStructure:
         """O(tuples of the partitions at the edges) a probe, and O(1) a partner."""
         if self._table is not None:
             for band in probes.bands:
-                yield from self._table.find(self._located(band[1], start, stop), band, start, stop, bounds)
+                yield from self._table.find(self._located(band.lows, start, stop), band, start, stop, bounds)
 
     def count(self, probes: Probes, start: int, stop: int, bounds: TickBounds | None) -> int:
         """As `find`; without bounds whole partitions cost O(1)."""
         table = self._table
         if table is None:
             return 0
-        return sum(table.count(self._located(b[1], start, stop), b, start, stop, bounds) for b in probes.bands)
+        return sum(table.count(self._located(b.lows, start, stop), b, start, stop, bounds) for b in probes.bands)
 
     def partition_error(self) -> float:
         """Mean difference of the partitions' sizes from an even share, in shares: 0 is perfect. O(entries)."""

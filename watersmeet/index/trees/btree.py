@@ -42,14 +42,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from functools import partial
+from typing import Any, ClassVar
 
 import numpy as np
 from numba import njit
 
 from watersmeet.index.base import (
     Array,
-    Emitter,
     Needs,
     Pairs,
     TickBounds,
@@ -59,18 +59,19 @@ from watersmeet.index.base import (
     no_ticks,
     portions,
 )
-from watersmeet.index.batches import Entries, Probes, SortedBatches
-from watersmeet.index.sorted.bisort_kernels import GREATEST
+from watersmeet.index.batches import Entries, Probes, Ranges, SortedBatches
+from watersmeet.index.sorted.run_kernels import FEW, GREATEST, STEP
 from watersmeet.index.sorting import in_order
 from watersmeet.index.trees import btree_changes as changes
 from watersmeet.index.trees import btree_kernels as kernels
 from watersmeet.index.trees.btree_kernels import Nodes
-from watersmeet.index.trees.css_tree import FEW, STEP, CSSTree, Levels
+from watersmeet.index.trees.css_tree import CSSTree, Levels
 from watersmeet.workers import ALONE, Workers
 
 FAN_OUT = 16
 _LEAST_FAN_OUT = 3
 _NONE = np.zeros(0, np.int64)
+_NO_ROOM = np.zeros(0, np.int32)
 _ONE_TREE = Levels(_NONE, np.zeros(1, np.int64), 1, 0)
 
 
@@ -207,35 +208,27 @@ class Trees:
         assert found == keys.size, f"{keys.size - found} of {keys.size} entries to delete are not there"
         self.size -= found
 
-    def find(self, band, start: int, stop: int, bounds: TickBounds | None, base: int = 0) -> Iterator[Pairs]:
+    def find(self, band: Ranges, start: int, stop: int, bounds: TickBounds | None, base: int = 0) -> Iterator[Pairs]:
         """O(log n) a probe, O(1) a partner."""
-        _, lows, highs, probe_rows = band
-        b = bounds or no_ticks()
+        probe = self._probe(True, band, stop, bounds, base)
+        return portions(start, stop if self.size else start, lambda first, out: probe(first, out.batch_rows, out.rows))
 
-        def write(first: int, out: Emitter) -> tuple[int, int]:
-            return kernels.find(
-                self._nodes, self._fan_out, base, self._levels, lows, highs, probe_rows, first, stop,
-                bounds_mode(bounds), b.low, b.high, b.ticks, out.batch_rows, out.rows,
-            )  # fmt: skip
-
-        return portions(start, stop if self.size else start, write)
-
-    def count(self, band, start: int, stop: int, bounds: TickBounds | None, base: int = 0) -> int:
+    def count(self, band: Ranges, start: int, stop: int, bounds: TickBounds | None, base: int = 0) -> int:
         """As `find`, and O(1) a leaf without bounds."""
-        _, lows, highs, probe_rows = band
-        b = bounds or no_ticks()
-        if not self.size:
-            return 0
-        return kernels.count(
-            self._nodes, self._fan_out, base, self._levels, lows, highs, probe_rows, start, stop,
-            bounds_mode(bounds), b.low, b.high, b.ticks,
+        return self._probe(False, band, stop, bounds, base)(start, _NO_ROOM, _NO_ROOM)[1] if self.size else 0
+
+    def _probe(self, emits: bool, band: Ranges, stop: int, bounds: TickBounds | None, base: int) -> Any:
+        """The kernel, to be told where to begin and where to write."""
+        return partial(
+            kernels.probe_kernel(emits), self._nodes, self._fan_out, base, self._levels, band, stop,
+            bounds_mode(bounds), bounds or no_ticks(),
         )  # fmt: skip
 
-    def entries(self, base: int = 0) -> tuple[Array, Array]:
-        """All entries in order: keys, and rows less `base`, without those that come to be negative. O(n)."""
+    def entries(self, base: int = 0) -> Entries:
+        """All entries in order: rows less `base`, without those that come to be negative. O(n)."""
         keys, rows = np.empty(self.size, np.int64), np.empty(self.size, np.int32)
         n = kernels.drain(self._nodes, self._fan_out, base, keys, rows)
-        return keys[:n], rows[:n]
+        return Entries(_NONE, keys[:n], rows[:n], 1 << 31)
 
     def trim(self) -> None:
         used = self._nodes.books
@@ -413,7 +406,8 @@ class BTreeStructure:
         """O(log n) a tuple, but for the first time: then the keys by row are looked up, in O(n)."""
         if self._by_row is None:
             self._by_row = _KeysByRow()
-            self._by_row.note(*self._trees.entries(self._base), 0, self._beyond)
+            entries = self._trees.entries(self._base)
+            self._by_row.note(entries.ordered, entries.rows, 0, self._beyond)
         keys, rows = self._by_row.take(gone)
         _, keys, order = in_order(None, keys)
         self._trees.delete(keys, rows[order], self._base)
@@ -424,7 +418,8 @@ class BTreeStructure:
         """Give back spare room; O(n), as is freezing."""
         if self._freezes:
             self._frozen = CSSTree(self._fan_out, self._trees.size)
-            self._frozen.merge(*self._trees.entries())
+            if self._trees.size:
+                self._frozen.merge(self._trees.entries(), 0)
             self._trees = Trees(self._fan_out)
         else:
             self._trees.trim()
@@ -435,11 +430,11 @@ class BTreeStructure:
 
     def check_invariants(self) -> None:
         if self._frozen is not None:
-            self._frozen.check_invariants()
-            keys, rows = self._frozen.entries()
+            self._frozen.check_invariants("the frozen tree")
+            _, keys, rows, _ = self._frozen.entries()
         else:
             self._trees.check_invariants()
-            keys, rows = self._trees.entries(self._base)
+            _, keys, rows, _ = self._trees.entries(self._base)
         assert rows.size == self.size, f"{self.size - rows.size} rows are below 0"
         assert np.all(rows < self._beyond), f"rows beyond {self._beyond}: {rows}"
         assert np.unique(rows).size == rows.size, f"a row is stored twice: {np.sort(rows)}"

@@ -13,8 +13,9 @@ import numpy as np
 from numba import njit, uint64
 
 from watersmeet.atomics import fetch_add
-from watersmeet.index.sorted.bisort_kernels import GREATEST
+from watersmeet.index.sorted.run_kernels import GREATEST, count_below
 from watersmeet.index.trees.btree_kernels import (
+    CHUNK,
     FREE_INNER,
     FREE_LEAF,
     INNERS_USED,
@@ -25,7 +26,7 @@ from watersmeet.index.trees.btree_kernels import (
     descend,
     node_width,
 )
-from watersmeet.index.trees.css_tree import CHUNK, count_below, route
+from watersmeet.index.trees.css_tree import route
 
 
 @njit(inline="always")

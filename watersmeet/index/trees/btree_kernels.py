@@ -13,14 +13,17 @@ access to a tuple's would count references.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
 from numba import njit, uint64
 
-from watersmeet.index.base import BY_ROW, UNBOUNDED, Array
-from watersmeet.index.trees.css_tree import CHUNK, FEW, STEP, count_below, keep_within, route
+from watersmeet.index.base import BY_ROW, BY_TICK, UNBOUNDED, Array, bounds_of, in_bounds, keep_within
+from watersmeet.index.sorted.run_kernels import FEW, STEP, count_below
+from watersmeet.index.trees.css_tree import route
 
+CHUNK = 256  # probes, or entries, that go down together
 LEAVES_USED, FREE_LEAF, SPARE_LEAVES, INNERS_USED, FREE_INNER, SPARE_INNERS = range(6)  # places of `books`
 
 
@@ -125,130 +128,94 @@ def _next_tree(roots, heights, children, width, separators, begin, tree, most):
     return tree, leaf
 
 
-@njit(nogil=True, cache=True)
-def find(
-    nodes, fan_out, base, levels, lows, highs, probe_rows, first, stop, mode, low, high, ticks, out_probe, out_row
-):  # fmt: skip
-    """Returns (first probe not done, pairs written). Rows are stored with `base` added.
-
-    The first few entries are written whether or not they are partners, and counted if they are: how many partners a
-    probe has follows no pattern that a processor could learn.
-    """
-    trees = np.empty(CHUNK, np.int64)
-    leaves = np.empty(CHUNK, np.int64)
-    left = np.empty(CHUNK, np.int64)
-    starts = np.empty(CHUNK + 1, np.int64)
-    width = node_width(fan_out)
-    keys, rows, filled, following = nodes.keys, nodes.rows, nodes.filled, nodes.following
-    roots, heights, children = nodes.roots, nodes.heights, nodes.children
-    separators = levels.separators
-    fences = levels.begins[max(levels.depth - 1, 0)]
+@njit(inline="always")
+def _within(mode, rows, at, j, end, base, p, low, high, ticks):
+    """How many of the entries j to `end` of the leaf at this place are within the bounds of batch row p."""
+    least, most = bounds_of(mode, p, low, high)
     n = np.int64(0)
-    room = out_row.size
-    while first < stop:
-        count = min(CHUNK, stop - first)
-        _search(nodes, width, levels, lows, first, count, trees, leaves, starts, left)
-        kept = n
-        done = count
-        for i in range(count):
-            if n + FEW > room:
-                done = i
-                break
-            before = n
-            p = probe_rows[first + i]
-            most = highs[first + i]
-            tree = trees[i]
-            leaf = leaves[i]
-            j = np.int64(0)
-            end = np.int64(0)
-            entries = np.int64(0)
-            if leaf >= 0:
-                j = starts[i]
-                end = count_upto(keys, filled, width, leaf, most)
-                entries = np.int64(filled[uint64(leaf)])
-                at = uint64(leaf) * width + uint64(j)
-                for u in range(FEW):
-                    out_probe[n] = p
-                    out_row[n] = rows[at + uint64(u)] - base
-                    n += np.int64(j + u < end)
-                j += FEW
-            while n + end - j <= room:
-                at = uint64(leaf) * width
-                while j < end:
-                    out_probe[n] = p
-                    out_row[n] = rows[at + uint64(j)] - base
-                    n += 1
-                    j += 1
-                if end < entries:
-                    break
-                if leaf >= 0:
-                    leaf = np.int64(following[uint64(leaf)])
-                if leaf < 0:
-                    tree, leaf = _next_tree(roots, heights, children, width, separators, fences, tree, most)
-                    if leaf < 0:
-                        break
-                j = np.int64(0)
-                end = count_upto(keys, filled, width, leaf, most)
-                entries = np.int64(filled[uint64(leaf)])
-            if n + end - j > room:
-                n = before
-                done = i
-                break
-        n = keep_within(mode, low, high, ticks, out_probe, out_row, kept, n)
-        first += done
-        if done < count:
-            break
-    return first, n
-
-
-@njit(nogil=True, cache=True)
-def count(nodes, fan_out, base, levels, lows, highs, probe_rows, first, stop, mode, low, high, ticks):
-    """How many pairs `find` would write; without bounds no row is looked at."""
-    trees = np.empty(CHUNK, np.int64)
-    leaves = np.empty(CHUNK, np.int64)
-    left = np.empty(CHUNK, np.int64)
-    starts = np.empty(CHUNK + 1, np.int64)
-    width = node_width(fan_out)
-    keys, rows, filled, following = nodes.keys, nodes.rows, nodes.filled, nodes.following
-    roots, heights, children = nodes.roots, nodes.heights, nodes.children
-    separators = levels.separators
-    fences = levels.begins[max(levels.depth - 1, 0)]
-    n = np.int64(0)
-    while first < stop:
-        probes = min(CHUNK, stop - first)
-        _search(nodes, width, levels, lows, first, probes, trees, leaves, starts, left)
-        for i in range(probes):
-            p = probe_rows[first + i]
-            most = highs[first + i]
-            tree = trees[i]
-            leaf = leaves[i]
-            j = starts[i] if leaf >= 0 else np.int64(0)
-            least_tick = low[p] if mode != UNBOUNDED else np.int64(0)
-            most_tick = high[p] if mode != UNBOUNDED else np.int64(0)
-            while True:
-                if leaf >= 0:
-                    end = count_upto(keys, filled, width, leaf, most)
-                    at = uint64(leaf) * width
-                    if mode == UNBOUNDED:
-                        n += max(end - j, np.int64(0))
-                    elif mode == BY_ROW:
-                        for k in range(j, end):
-                            row = np.int32(rows[at + uint64(k)] - base)
-                            n += np.int64(least_tick <= row) & np.int64(row <= most_tick)
-                    else:
-                        for k in range(j, end):
-                            tick = ticks[np.int32(rows[at + uint64(k)] - base)]
-                            n += np.int64(least_tick <= tick) & np.int64(tick <= most_tick)
-                    if end < filled[uint64(leaf)]:
-                        break
-                    leaf = np.int64(following[uint64(leaf)])
-                    j = np.int64(0)
-                if leaf < 0:
-                    tree, leaf = _next_tree(roots, heights, children, width, separators, fences, tree, most)
-                    if leaf < 0:
-                        break
-        first += probes
+    for k in range(j, end):
+        n += in_bounds(mode, np.int32(rows[at + uint64(k)] - base), least, most, ticks)
     return n
+
+
+@cache
+def probe_kernel(emits: bool):
+    """Search, and write out pairs or only count them."""
+
+    @njit(nogil=True, cache=True)
+    def probe(nodes, fan_out, base, levels, band, stop, mode, bounds, first, out_probe, out_row):
+        """Returns (first probe not done, pairs). Rows are stored with `base` added.
+
+        The first few entries of a leaf are written whether or not they are partners, and counted if they are: how many
+        partners a probe has follows no pattern that a processor could learn. To count without bounds is to look at no
+        row.
+        """
+        trees = np.empty(CHUNK, np.int64)
+        leaves = np.empty(CHUNK, np.int64)
+        left = np.empty(CHUNK, np.int64)
+        starts = np.empty(CHUNK + 1, np.int64)
+        width = node_width(fan_out)
+        keys, rows, filled, following = nodes.keys, nodes.rows, nodes.filled, nodes.following
+        roots, heights, children = nodes.roots, nodes.heights, nodes.children
+        separators = levels.separators
+        fences = levels.begins[max(levels.depth - 1, 0)]
+        lows, highs, probe_rows = band.lows, band.highs, band.rows
+        low, high, ticks = bounds.low, bounds.high, bounds.ticks
+        n = np.int64(0)
+        room = out_row.size
+        while first < stop:
+            count = min(CHUNK, stop - first)
+            _search(nodes, width, levels, lows, first, count, trees, leaves, starts, left)
+            kept = n  # of pairs from here on bounds have not been looked at
+            done = count
+            for i in range(count):
+                before = n
+                p = probe_rows[first + i]
+                most = highs[first + i]
+                tree = trees[i]
+                leaf = leaves[i]
+                j = starts[i] if leaf >= 0 else np.int64(0)
+                while True:
+                    if leaf >= 0:
+                        end = count_upto(keys, filled, width, leaf, most)
+                        at = uint64(leaf) * width
+                        if emits:
+                            if n + max(end - j, FEW) > room:
+                                done = i
+                                break
+                            for u in range(FEW):
+                                out_probe[n] = p
+                                out_row[n] = rows[at + uint64(j + u)] - base
+                                n += np.int64(j + u < end)
+                            for k in range(j + FEW, end):
+                                out_probe[n] = p
+                                out_row[n] = rows[at + uint64(k)] - base
+                                n += 1
+                        elif mode == UNBOUNDED:
+                            n += max(end - j, np.int64(0))
+                        elif mode == BY_ROW:
+                            n += _within(BY_ROW, rows, at, j, end, base, p, low, high, ticks)
+                        else:
+                            n += _within(BY_TICK, rows, at, j, end, base, p, low, high, ticks)
+                        if end < filled[uint64(leaf)]:
+                            break
+                        leaf = np.int64(following[uint64(leaf)])
+                        j = np.int64(0)
+                    if leaf < 0:
+                        tree, leaf = _next_tree(roots, heights, children, width, separators, fences, tree, most)
+                        if leaf < 0:
+                            break
+                if done < count:
+                    n = before
+                    break
+            if emits:
+                n = np.int64(keep_within(mode, low, high, ticks, out_probe, out_row, kept, n))
+            first += done
+            if done < count:
+                break
+        return first, n
+
+    return probe
 
 
 # -- draining ------------------------------------------------------------------------------------------------------

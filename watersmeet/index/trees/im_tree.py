@@ -96,7 +96,7 @@ class MergeTreeStructure:
         """O(log(merge_ratio * n)) a tuple, and 1 / merge_ratio moves in the merges."""
         if self._due(entries.size, self.size):
             self._merge()
-            self._immutable.merge(entries.ordered, entries.rows, first_row)
+            self._immutable.merge(entries, first_row)
             self._mutable.plant(*self._immutable.inner_nodes(self._depth))
             return
         self._mutable.insert(entries.ordered, entries.rows, first_row)
@@ -106,10 +106,11 @@ class MergeTreeStructure:
 
     def _merge(self, gone: int = 0) -> None:
         """Move all entries to the immutable tree, without the rows below `gone`. O(n)."""
-        keys, rows = self._mutable.entries(gone)
+        entries = self._mutable.entries(gone)
         if gone:
-            self._immutable.forget(gone, build=not keys.size)
-        self._immutable.merge(keys, rows)
+            self._immutable.forget(gone)
+        if entries.size:
+            self._immutable.merge(entries, 0)
         self._mutable.plant(*self._immutable.inner_nodes(self._depth))
 
     def find(self, probes: Probes, start: int, stop: int, bounds: TickBounds | None) -> Iterator[Pairs]:
@@ -142,8 +143,8 @@ class MergeTreeStructure:
         return self._immutable.nbytes() + self._mutable.nbytes()
 
     def check_invariants(self) -> None:
-        self._immutable.check_invariants()
+        self._immutable.check_invariants("the immutable tree")
         self._mutable.check_invariants()
-        rows = np.concatenate([self._immutable.entries()[1], self._mutable.entries()[1]])
+        rows = np.concatenate([self._immutable.entries().rows, self._mutable.entries().rows])
         assert rows.size == self.size and np.all(rows >= 0), f"{self.size} rows, some below 0: {np.sort(rows)}"
         assert np.unique(rows).size == rows.size, f"a row is stored twice: {np.sort(rows)}"

@@ -32,10 +32,11 @@ import numpy as np
 from numba import njit, uint64
 
 from watersmeet.atomics import fetch_add, load, lock, store, try_lock, uncounted, unlock
-from watersmeet.index.base import Array
+from watersmeet.index.base import Array, keep_within
+from watersmeet.index.sorted.run_kernels import count_below
 from watersmeet.index.trees.btree_changes import after, shift_up, split, take_leaf
 from watersmeet.index.trees.btree_kernels import Nodes, count_upto, node_width
-from watersmeet.index.trees.css_tree import Levels, count_below, keep_within
+from watersmeet.index.trees.css_tree import Levels
 
 CHUNK = 64  # tuples that go down a tree together
 APART = 8  # int64s of a cache line, so that threads do not take it from each other
@@ -97,7 +98,7 @@ class View(NamedTuple):
 
 
 @njit
-def _lane(lane):
+def uncounted_lane(lane):
     u = uncounted
     return Lane(
         u(lane.keys), u(lane.stores), u(lane.asks), u(lane.lows), u(lane.highs), lane.bands, lane.mode, u(lane.low),
@@ -214,7 +215,7 @@ def _in_sub_trees(
 
 
 @njit(inline="always")
-def _in_lane(keys, stores, first, start, low, most, p, out_probe, out_row, n):
+def in_lane(keys, stores, first, start, low, most, p, out_probe, out_row, n):
     """As `_in_immutable`, of the tuples of a lane from `start` on, one by one."""
     if n + keys.size - start > out_row.size:
         n = np.int64(-1)
@@ -241,7 +242,7 @@ def _plant(nodes, width, tree):
 
 
 @njit
-def _move_edge(queue, done):
+def move_edge(queue, done):
     """Move the edge behind all tasks that are done; whoever finds another at it leaves it to that one."""
     while try_lock(queue, EDGE_LOCK):
         edge = load(queue, EDGE)
@@ -314,13 +315,13 @@ def _probe(queue, lane, view, other, task_rows, stop, mine, counts, out_probe, o
                             m_offset, m_locks, m_fences, m_begin, before[at], low, most, edge, p, out_probe, out_row, n,
                         )  # fmt: skip
                     if n >= 0 and edge < limit:
-                        n = _in_lane(
+                        n = in_lane(
                             other_keys, other_stores, other_first, edge - other_first, low, most, p, out_probe, out_row,
                             n,
                         )  # fmt: skip
                 if n < 0:
                     return FULL
-                n = keep_within(lane.mode, lane.low, lane.high, lane.ticks, out_probe, out_row, begin, n)
+                n = np.int64(keep_within(lane.mode, lane.low, lane.high, lane.ticks, out_probe, out_row, begin, n))
             mine[COUNT] += n - begin
             if not counts:
                 mine[PAIRS] = n
@@ -434,7 +435,7 @@ def _work(
         else:
             if is_left:
                 store(done, task, 1)
-                _move_edge(queue, done)
+                move_edge(queue, done)
             mine[STAGE] = TAKE
             mine[TURNS] -= 1
 
@@ -451,6 +452,6 @@ def work(
     """
     u = uncounted
     return _work(
-        me, u(queue), u(done), task_rows, _lane(left), _lane(right), _lane(nobody), _view(left_view),
-        _view(right_view), counts, u(mine), u(out_probe), u(out_row), u(segments),
+        me, u(queue), u(done), task_rows, uncounted_lane(left), uncounted_lane(right), uncounted_lane(nobody),
+        _view(left_view), _view(right_view), counts, u(mine), u(out_probe), u(out_row), u(segments),
     )  # fmt: skip

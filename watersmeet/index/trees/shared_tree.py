@@ -97,9 +97,9 @@ class SharedTree:
         """For a step that inserts so many rows at most. See `landed`."""
         self._active.trees.reserve(coming)
         f = self._config.fan_out
-        keys, rows = self._immutable.arrays()
+        tree = self._immutable
         return View(
-            keys, rows, self._immutable.size, self._immutable.levels, f, _wrapped(self._offset),
+            tree.ordered, tree.rows, tree.size, tree.levels, f, _wrapped(self._offset),
             self._merging.view(f, locks=False), self._active.view(f, locks=True),
         )  # fmt: skip
 
@@ -135,7 +135,7 @@ class SharedTree:
         aside, aside_offset = self._merging.trees, _wrapped(self._merging.offset)
 
         def merge() -> CSSTree:
-            into.become(source, offset, *aside.entries(aside_offset))
+            into.become(source, offset, aside.entries(aside_offset))
             return into
 
         self._make = merge
@@ -205,16 +205,14 @@ class SharedTree:
 
     def entries(self) -> tuple[Array, Array]:
         """All keys, in no order, and their rows."""
-        keys, rows = self._immutable.entries()
-        found = [(keys, (rows - np.int64(self._offset)).astype(np.int32))]
-        for part in (self._merging, self._active):
-            keys, rows = part.trees.entries()
-            found.append((keys, (rows - np.int64(part.offset)).astype(np.int32)))
-        keys, rows = (np.concatenate(both) for both in zip(*found, strict=True))
+        found = [(self._immutable.entries(), self._offset)]
+        found += [(part.trees.entries(), part.offset) for part in (self._merging, self._active)]
+        keys = np.concatenate([entries.ordered for entries, _ in found])
+        rows = np.concatenate([(entries.rows - np.int64(offset)).astype(np.int32) for entries, offset in found])
         return keys[rows >= 0], rows[rows >= 0]
 
     def check_invariants(self) -> None:
-        self._immutable.check_invariants()
+        self._immutable.check_invariants("the immutable tree")
         self._merging.trees.check_invariants()
         self._active.trees.check_invariants()
         _, rows = self.entries()

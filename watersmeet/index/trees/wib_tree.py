@@ -44,7 +44,7 @@ from watersmeet.index.base import Array, Needs, Pairs, TickBounds, aligned, grow
 from watersmeet.index.batches import Entries, Probes, SortedBatches
 from watersmeet.index.tables.llat import LLAT
 from watersmeet.index.tables.llat_kernels import COLUMNS, GREATEST_KEY, LEAST, UPPER
-from watersmeet.index.trees.wib_kernels import ENTRIES, HEIGHT, LEAVES, NODES, ROOT, insert, locate
+from watersmeet.index.trees.wib_kernels import ENTRIES, HEIGHT, LEAVES, NODES, ROOT, Inner, insert, locate
 from watersmeet.workers import ALONE, Workers
 
 _LEAF = 64
@@ -95,6 +95,10 @@ class WiBTreeStructure:
     def size(self) -> int:
         return self._leaves.size
 
+    @property
+    def _inner(self) -> Inner:
+        return Inner(self._uppers, self._children, self._sizes, self._tree, self._index.fan_out)
+
     def _more_nodes(self, need: int) -> None:
         """See that there is room for so many nodes, and for a split of all on a path."""
         need = max(need, int(self._tree[NODES] + self._tree[HEIGHT]) + 2)
@@ -111,14 +115,13 @@ class WiBTreeStructure:
         n = entries.size
         if not n:
             return
-        leaves, fan_out = self._leaves, self._index.fan_out
+        leaves = self._leaves
         heads = self._located(entries.ordered, 0, n)
         done = 0
         while True:
             done = insert(
-                leaves.keys, leaves.rows, leaves.headers, leaves.capacity, self._uppers, self._children, self._sizes,
-                fan_out, self._tree, heads, done, entries.ordered, entries.rows, first_row,
-            )  # fmt: skip
+                leaves.table, leaves.capacity, self._inner, heads, done, entries.ordered, entries.rows, first_row
+            )
             leaves.used, leaves.partitions = int(self._tree[ENTRIES]), int(self._tree[LEAVES])
             if done == n:
                 break
@@ -129,18 +132,18 @@ class WiBTreeStructure:
     def _located(self, keys: Array, start: int, stop: int) -> Array:
         """The leaves of sorted keys, and a place to spare."""
         heads = np.empty(stop - start + 1, np.int32)
-        locate(self._uppers, self._children, self._index.fan_out, self._tree, keys[start:stop], heads)
+        locate(self._inner, keys[start:stop], heads)
         return heads
 
     def find(self, probes: Probes, start: int, stop: int, bounds: TickBounds | None) -> Iterator[Pairs]:
         """O(levels + tuples of the leaves at the edges) a probe, and O(1) a partner."""
         for band in probes.bands:
-            yield from self._leaves.find(self._located(band[1], start, stop), band, start, stop, bounds)
+            yield from self._leaves.find(self._located(band.lows, start, stop), band, start, stop, bounds)
 
     def count(self, probes: Probes, start: int, stop: int, bounds: TickBounds | None) -> int:
         """As `find`; without bounds whole leaves cost O(1)."""
         count = self._leaves.count
-        return sum(count(self._located(b[1], start, stop), b, start, stop, bounds) for b in probes.bands)
+        return sum(count(self._located(b.lows, start, stop), b, start, stop, bounds) for b in probes.bands)
 
     def seal(self) -> None:
         """Close up the room in leaves and nodes; leaves stay unsorted, as in the paper. O(size)."""

@@ -1,0 +1,1 @@
+"""Aggregates over the partners of each tuple, without making pairs."""
