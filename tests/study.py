@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from watersmeet.bench.study import manager, streams
-from watersmeet.bench.study.manager import Workload
-from watersmeet.bench.study.sink import Sink
-from watersmeet.bench.study.space import Variant
+from watersmeet.bench.gpu.study import manager, streams
+from watersmeet.bench.gpu.study.manager import Workload
+from watersmeet.bench.gpu.study.sink import Sink
+from watersmeet.bench.gpu.study.space import Variant
 
 
 def workload(n: int, window: int, batch: int, distinct: int, zipf: float = 0.0, place=None) -> Workload:

@@ -2,9 +2,8 @@
 
 import pytest
 
-from watersmeet.bench import asof
 from watersmeet.bench.checksum import AnswersDiffer
-from watersmeet.bench.embedded import FULL, Embedded
+from watersmeet.bench.embedded import FULL, Embedded, asof
 
 
 @pytest.fixture

@@ -9,12 +9,14 @@ import pyarrow.compute as pc
 import pytest
 from typer.testing import CliRunner
 
-from watersmeet.bench import baselines, core_counts, core_phases, embedded, report, targets, workloads
+from watersmeet.bench import embedded, report, targets, workloads
 from watersmeet.bench.checksum import AnswersDiffer, Checksum
+from watersmeet.bench.cores import phases as core_phases
+from watersmeet.bench.embedded import baselines, core_counts
+from watersmeet.bench.embedded.symmetric import SymmetricHashJoin
 from watersmeet.bench.frame import Bench
 from watersmeet.bench.peers import PEERS, ArrowBuffer, Polars
 from watersmeet.bench.race import HandRolled, Lane, Ours, agree
-from watersmeet.bench.symmetric import SymmetricHashJoin
 from watersmeet.cli import app
 
 TINY = embedded.Sizes(

@@ -2,9 +2,9 @@
 
 import pytest
 
-from watersmeet.bench.boxes import KDTree, race, splitjoin, uniform
 from watersmeet.bench.checksum import AnswersDiffer
 from watersmeet.bench.embedded import FULL, Embedded
+from watersmeet.bench.embedded.boxes import KDTree, race, splitjoin, uniform
 
 OTHERS = {"DuckDB, cells", "watersmeet, one band"}
 

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from numba import njit
 
-from watersmeet.bench.bw_tree import kernels, records
-from watersmeet.bench.bw_tree.join import BwWindows
-from watersmeet.bench.bw_tree.records import DELETE, GREATEST, IDS, INSERT, LEAST
-from watersmeet.bench.bw_tree.tree import BwTree
-from watersmeet.bench.bw_tree.work import work
-from watersmeet.bench.shared_parts import REACH, banded
+from watersmeet.bench.cores.bw_tree import kernels, records
+from watersmeet.bench.cores.bw_tree.join import BwWindows
+from watersmeet.bench.cores.bw_tree.records import DELETE, GREATEST, IDS, INSERT, LEAST
+from watersmeet.bench.cores.bw_tree.tree import BwTree
+from watersmeet.bench.cores.bw_tree.work import work
+from watersmeet.bench.cores.shared_parts import REACH, banded
 from watersmeet.engine import tasks
 from watersmeet.engine.tasks import Step, Tasks, Worker
 from watersmeet.index.trees import shared_kernels

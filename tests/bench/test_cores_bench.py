@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from watersmeet.bench import cores, machine, report, topology_parts
+from watersmeet.bench import cores, machine, report
 from watersmeet.bench.checksum import AnswersDiffer
-from watersmeet.bench.core_claims import claims
-from watersmeet.bench.topologies import TOPOLOGIES, within
+from watersmeet.bench.cores import topology_parts
+from watersmeet.bench.cores.claims import claims
+from watersmeet.bench.cores.topologies import TOPOLOGIES, within
 from watersmeet.cli import app
 
 TINY = cores.Sizes(windows=(64, 128), tree_window=1 << 12, tree_batch=1 << 10, turn=0.0, rounds=2)

@@ -14,14 +14,15 @@ import study
 from typer.testing import CliRunner
 
 import watersmeet as wm
-from watersmeet.bench import gpu, gpu_exact, plots, report
+from watersmeet.bench import gpu, plots, report
 from watersmeet.bench.checksum import AnswersDiffer, Checksum
-from watersmeet.bench.known_pairs import KnownPairs
-from watersmeet.bench.study import space, streams
-from watersmeet.bench.study.cpu import CPUJoiner
-from watersmeet.bench.study.manager import Workload
-from watersmeet.bench.study.sink import Sink, pair_sum
-from watersmeet.bench.study.space import SYSTEMS, Variant
+from watersmeet.bench.gpu import exact as gpu_exact
+from watersmeet.bench.gpu.known_pairs import KnownPairs
+from watersmeet.bench.gpu.study import space, streams
+from watersmeet.bench.gpu.study.cpu import CPUJoiner
+from watersmeet.bench.gpu.study.manager import Workload
+from watersmeet.bench.gpu.study.sink import Sink, pair_sum
+from watersmeet.bench.gpu.study.space import SYSTEMS, Variant
 from watersmeet.cli import app
 from watersmeet.engine.join import StreamJoin
 from watersmeet.workers import Workers

@@ -9,12 +9,15 @@ import numpy as np
 import pytest
 
 import watersmeet as wm
-from watersmeet.bench import index, index_claims, index_joins, report
+from watersmeet.bench import index, report
 from watersmeet.bench.checksum import AnswersDiffer
-from watersmeet.bench.index_claims import claims, verdict
-from watersmeet.bench.index_data import DISTRIBUTIONS, INCREASING, KEYS, Streams, band_for, keys
-from watersmeet.bench.index_joins import Joined
-from watersmeet.bench.index_structures import Subwindow, convergence, filled, found
+from watersmeet.bench.claims import verdict
+from watersmeet.bench.index import claims as index_claims
+from watersmeet.bench.index import joins as index_joins
+from watersmeet.bench.index.claims import claims
+from watersmeet.bench.index.data import DISTRIBUTIONS, INCREASING, KEYS, Streams, band_for, keys
+from watersmeet.bench.index.joins import Joined
+from watersmeet.bench.index.structures import Subwindow, convergence, filled, found
 from watersmeet.index.tables.rap_table import RaPTableStructure
 
 TINY = index.Sizes(largest=10, turn=0.0, rounds=1)

@@ -9,8 +9,11 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from watersmeet.bench import report, skew, skew_data, skew_elements, skew_parts, targets
-from watersmeet.bench.skew_claims import BASELINES, claims
+from watersmeet.bench import report, skew, targets
+from watersmeet.bench.skew import data as skew_data
+from watersmeet.bench.skew import elements as skew_elements
+from watersmeet.bench.skew import parts as skew_parts
+from watersmeet.bench.skew.claims import BASELINES, claims
 from watersmeet.cli import app
 
 TINY = skew.Sizes(

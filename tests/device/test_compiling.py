@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 from numba import int32, int64
 
-from watersmeet.bench.study import gpu_kernels
+from watersmeet.bench.gpu.study import gpu_kernels
 from watersmeet.device import kernels
 from watersmeet.device.cuda import SIMULATED, cuda
 

@@ -3,8 +3,9 @@
 import pyarrow as pa
 import pytest
 
-from watersmeet.bench import gpu, gpu_exact
+from watersmeet.bench import gpu
 from watersmeet.bench.checksum import AnswersDiffer
+from watersmeet.bench.gpu import exact as gpu_exact
 from watersmeet.device.cuda import SIMULATED
 from watersmeet.engine.join import StreamJoin
 

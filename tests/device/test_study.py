@@ -6,10 +6,10 @@ import study
 
 from watersmeet.bench import gpu as bench
 from watersmeet.bench import report
-from watersmeet.bench.study import gpu as joiners
-from watersmeet.bench.study import space, streams
-from watersmeet.bench.study.gpu import GPUJoiner
-from watersmeet.bench.study.space import Variant
+from watersmeet.bench.gpu.study import gpu as joiners
+from watersmeet.bench.gpu.study import space, streams
+from watersmeet.bench.gpu.study.gpu import GPUJoiner
+from watersmeet.bench.gpu.study.space import Variant
 from watersmeet.device.cuda import SIMULATED
 from watersmeet.device.machine import machine
 

@@ -6,7 +6,7 @@ import os
 import signal
 from pathlib import Path
 
-from watersmeet.bench.processes import below
+from watersmeet.bench.spark.processes import below
 
 
 def python_workers(pid: int) -> list[int]:

@@ -11,10 +11,10 @@ from typer.testing import CliRunner
 from watersmeet.bench import report, targets
 from watersmeet.bench import spark as bench
 from watersmeet.bench.checksum import AnswersDiffer
-from watersmeet.bench.spark_checksum import Answer, expressions, xxhash64
-from watersmeet.bench.spark_data import END, FILES_A_BATCH, JOINS, answer, part, write
-from watersmeet.bench.spark_flat import compared
-from watersmeet.bench.spark_pipelines import (
+from watersmeet.bench.spark.checksum import Answer, expressions, xxhash64
+from watersmeet.bench.spark.data import END, FILES_A_BATCH, JOINS, answer, part, write
+from watersmeet.bench.spark.flat import compared
+from watersmeet.bench.spark.pipelines import (
     CELLS,
     CONTENDERS,
     DISCARD,
@@ -30,7 +30,7 @@ from watersmeet.bench.spark_pipelines import (
     pipeline,
     settings,
 )
-from watersmeet.bench.spark_worker import execute, rates
+from watersmeet.bench.spark.worker import execute, rates
 from watersmeet.cli import app
 
 TINY = bench.Sizes(rows=4000, batch_rows=4000, seconds=0.02, memory="1g", rounds=1)
@@ -265,7 +265,7 @@ def from_topic_to_topic(monkeypatch, seconds):
     """A run of the part "kafka" that takes so long."""
     import contextlib
 
-    from watersmeet.bench import spark_kafka
+    from watersmeet.bench.spark import kafka as spark_kafka
 
     def took(bench, kafka, contender, scratch):
         scale = 1.0 if contender == spark_kafka.NO_JOIN else seconds
@@ -291,7 +291,7 @@ def test_kafka_is_held_against_the_same_query_without_a_join(monkeypatch):
 
 
 def test_kafka_without_a_broker_is_skipped_with_the_reason(monkeypatch, tmp_path):
-    from watersmeet.bench import kafka_clients
+    from watersmeet.bench.spark import kafka_clients
 
     monkeypatch.setattr(kafka_clients, "TOOL", tmp_path / "broker.py")
     results = bench.run(only=["kafka"], sizes=TINY, say=lambda line: None)
@@ -302,7 +302,7 @@ def test_kafka_without_a_broker_is_skipped_with_the_reason(monkeypatch, tmp_path
 @pytest.mark.long
 @pytest.mark.xdist_group("kafka")
 def test_kafka_measures_with_a_real_broker(monkeypatch):
-    from watersmeet.bench import spark_kafka
+    from watersmeet.bench.spark import kafka as spark_kafka
 
     pytest.importorskip("confluent_kafka")
     tiny = [spark_kafka.Stream("small", 1000, 3000, 1, 2000), spark_kafka.live("200", 200, 1, 2)]

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import watersmeet as wm
-from watersmeet.bench.processes import below
+from watersmeet.bench.spark.processes import below
 from watersmeet.spark import stream_join
 from watersmeet.spark.local import local_settings
 

@@ -43,7 +43,7 @@ def command(name: str) -> str:
     arguments = sys.argv[1:]
     if arguments[:2] == ["bench", name]:
         return shlex.join(["watersmeet", *arguments])
-    if Path(sys.argv[0]).stem == name:
+    if Path(sys.argv[0]).parent.name == name:  # its __main__.py
         return shlex.join(["python", "-m", f"watersmeet.bench.{name}", *arguments])
     return f"watersmeet.bench.{name}.run"
 

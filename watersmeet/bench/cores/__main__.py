@@ -1,0 +1,5 @@
+import sys
+
+from watersmeet.bench.cores import main
+
+sys.exit(main())

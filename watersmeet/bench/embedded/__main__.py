@@ -1,0 +1,5 @@
+import sys
+
+from watersmeet.bench.embedded import main
+
+sys.exit(main())

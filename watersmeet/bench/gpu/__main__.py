@@ -1,0 +1,5 @@
+import sys
+
+from watersmeet.bench.gpu import main
+
+sys.exit(main())

@@ -1,0 +1,5 @@
+import sys
+
+from watersmeet.bench.index import main
+
+sys.exit(main())

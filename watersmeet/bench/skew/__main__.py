@@ -1,0 +1,5 @@
+import sys
+
+from watersmeet.bench.skew import main
+
+sys.exit(main())
