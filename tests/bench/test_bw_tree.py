@@ -116,7 +116,7 @@ def _consolidate(tree, node, head):
     """The first step of a split, without the second. Gives how many posts are left to be done."""
     book = records.claim(tree.control)
     records.enter(tree.control, book)
-    n = kernels.consolidate(tree, book, node, head, np.empty((kernels.TODO, 5), np.int64), 0)
+    n = kernels.consolidate(tree, book, node, head, np.empty((kernels.MOST_POSTS, 5), np.int64), 0)
     records.leave(tree, book)
     records.release(tree.control, book)
     return n

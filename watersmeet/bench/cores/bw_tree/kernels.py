@@ -42,7 +42,7 @@ from watersmeet.bench.cores.bw_tree.records import (
 )
 
 INNER_CHAIN = 2  # deltas of an inner node: all look there, and few change it
-TODO = 64  # posts that one remembers: for more splits than these it is left to others
+MOST_POSTS = 64  # posts that one remembers: for more splits than these it is left to others
 
 
 @njit(inline="always")
@@ -109,7 +109,7 @@ def find(tree, level, key, row, todo, n):
         if right < 0:
             right, fence_key, fence_row = bases[base + CHILD], bases[base + KEY], bases[base + ROW]
         if right >= 0 and not less(key, row, fence_key, fence_row):
-            if from_above and n < TODO:
+            if from_above and n < MOST_POSTS:
                 todo[n, 0], todo[n, 1], todo[n, 2] = INSERT, here + 1, fence_key
                 todo[n, 3], todo[n, 4] = fence_row, right
                 n += 1
@@ -289,7 +289,7 @@ def consolidate(tree, book, node, head, todo, n):
     deltas[at + KEY], deltas[at + ROW], deltas[at + CHILD] = key, row, sibling
     if compare_and_swap(tree.table, node, head, delta):
         _retire_all(tree, book, head)
-        if n < TODO:
+        if n < MOST_POSTS:
             todo[n, 0], todo[n, 1], todo[n, 2], todo[n, 3], todo[n, 4] = INSERT, level + 1, key, row, sibling
             n += 1
     else:
@@ -373,7 +373,7 @@ def change(tree, kind, keys, rows):
     """Insert or delete entries, one after the other."""
     tree = shared(tree)
     book = claim(tree.control)
-    todo = np.empty((TODO, 5), np.int64)
+    todo = np.empty((MOST_POSTS, 5), np.int64)
     for i in range(keys.size):
         enter(tree.control, book)
         todo[0, 0], todo[0, 1], todo[0, 2], todo[0, 3], todo[0, 4] = kind, 0, keys[i], rows[i], -1
@@ -387,7 +387,7 @@ def search(tree, lows, highs, out_probe, out_row):
     """Write the pairs (range, row) of all ranges, and say how many; -1: no room."""
     tree = shared(tree)
     book = claim(tree.control)
-    todo = np.empty((TODO, 5), np.int64)
+    todo = np.empty((MOST_POSTS, 5), np.int64)
     n = np.int64(0)
     for p in range(lows.size):
         if n >= 0 and lows[p] <= highs[p]:

@@ -15,7 +15,7 @@ import numpy as np
 from numba import njit
 
 from watersmeet.atomics import fetch_add, load, store, uncounted
-from watersmeet.bench.cores.bw_tree.kernels import TODO, post, scan
+from watersmeet.bench.cores.bw_tree.kernels import MOST_POSTS, post, scan
 from watersmeet.bench.cores.bw_tree.records import DELETE, INSERT, Tree, claim, enter, leave, release, shared
 from watersmeet.index.base import Array, keep_within
 from watersmeet.index.trees.shared_kernels import (
@@ -191,7 +191,7 @@ def work(
     u = uncounted
     left_view, right_view = _view(left_view), _view(right_view)
     left_book, right_book = claim(left_view.tree.control), claim(right_view.tree.control)
-    todo = np.empty((TODO, 5), np.int64)
+    todo = np.empty((MOST_POSTS, 5), np.int64)
     how = _work(
         me, u(queue), u(done), task_rows, uncounted_lane(left), uncounted_lane(right), uncounted_lane(nobody),
         left_view, right_view, left_book, right_book, counts, u(mine), u(out_probe), u(out_row), u(segments), todo,
