@@ -1,9 +1,10 @@
 """A driver to be killed: joins the streams of a folder to their end, from wherever its checkpoint says.
 
-    python -m spark.crash_driver FOLDER MASTER inner,left|count,three [SETTINGS, as JSON]
+    python -m spark.crash_driver FOLDER MASTER inner,left|count,three [SETTINGS, as JSON [SINK]]
 
-Streams, checkpoint and results are in the folder. At the end it writes what Spark reads from the sink, for the sink's
-own log says which files count, to answer.parquet.
+Streams, checkpoint and results are in the folder. The sink is Spark's own of Parquet files; or, as "batches", a
+function that writes a folder for each micro-batch (docs/clusters.md). At the end what Spark reads from it, which of
+Spark's files only those are that count, goes to answer.parquet.
 """
 
 from __future__ import annotations
@@ -37,12 +38,22 @@ CONF = {
 }
 
 
-def main(folder: Path, master: str, hows: str, settings: str = "{}") -> None:
+def run_by_batch(frame, folder: Path) -> None:
+    """As `run`, into a sink of our own that is exact because it takes the number of a micro-batch once."""
+
+    def write(batch, number: int) -> None:
+        batch.write.mode("overwrite").parquet(f"{folder / 'out'}/batch={number}")
+
+    query = frame.writeStream.foreachBatch(write).option("checkpointLocation", str(folder / "checkpoint"))
+    query.trigger(availableNow=True).start().awaitTermination()
+
+
+def main(folder: Path, master: str, hows: str, settings: str = "{}", sink: str = "files") -> None:
     spark = session(master, conf=CONF | {"spark.local.dir": str(folder / "local")} | json.loads(settings))
     names = tuple(hows.split(","))
     frame = behind(spark, folder) if names == BEHIND else joined(spark, folder, [CASES[how] for how in names])
     print(JOINING, flush=True)
-    run(frame, folder)
+    (run_by_batch if sink == "batches" else run)(frame, folder)
     pq.write_table(spark.read.parquet(str(folder / "out")).toArrow(), folder / "answer.parquet")
     spark.stop()
 

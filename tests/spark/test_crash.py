@@ -1,7 +1,8 @@
 """kill -9, and start again: the results in the Parquet sink are exact, no row lost or doubled.
 
 Real processes: a driver (crash_driver.py) with joins by three routes, one of them hot and cold, or the left one only,
-or with a windowed count and a third stream behind a join (behind.py); file sources, RocksDB with changelog checkpoints.
+or with a windowed count and a third stream behind a join (behind.py); file sources, RocksDB with changelog checkpoints,
+and beside Spark's sink of files one in `foreachBatch`.
 It is killed, or its Python workers, or executors of a standalone cluster, while it works.
 By default only a few are killed, as time allows; WATERSMEET_CRASHES=10 kills so many at random moments.
 What was hit is written to standard output (pytest -n 0 -s).
@@ -48,6 +49,7 @@ class Stream:
 
     def __init__(self, folder: Path, batches: int):
         self.folder = folder
+        self.sink = "files"
         self.data = {side: tuples(seed, ROWS * batches) for side, seed in (("left", 1), ("right", 2))}
         for side, rows in self.data.items():
             # A driver that dies between the last tuples and the micro-batch without tuples that hands out what these
@@ -62,7 +64,7 @@ class Stream:
         self.hows = hows
         with open(self.folder / "driver.log", "ab") as log:
             self.driver = subprocess.Popen(
-                [sys.executable, "-m", "spark.crash_driver", str(self.folder), master, ",".join(hows)],
+                [sys.executable, "-m", "spark.crash_driver", str(self.folder), master, ",".join(hows), "{}", self.sink],
                 env=environment(self.folder), stdout=log, stderr=log, start_new_session=True,
             )  # fmt: skip
 
@@ -103,6 +105,8 @@ class Stream:
 
     @property
     def written(self) -> set[int]:
+        if self.sink == "batches":  # a folder's mark that all of it is there
+            return {int(path.parent.name.removeprefix("batch=")) for path in self.folder.glob("out/batch=*/_SUCCESS")}
         return self.numbers("out", "_spark_metadata")
 
     @property
@@ -178,10 +182,14 @@ def stream(tmp_path) -> Iterator[Stream]:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("hows", [("inner", "left", "hot"), BEHIND], ids=["joins", "behind"])
-def test_the_driver_is_killed(stream, hows):
+@pytest.mark.parametrize(
+    "hows, sink", [(("inner", "left", "hot"), "files"), (BEHIND, "files"), (("inner", "left"), "batches")],
+    ids=["joins", "behind", "foreach_batch"],
+)  # fmt: skip
+def test_the_driver_is_killed(stream, hows, sink):
     """When the sink has a micro-batch that Spark does not know to be done; at other moments, too, if there are to be
     many."""
+    stream.sink = sink
     pick = random.Random(SEED)
     moments = ["results"] + (["state"] + ["random"] * CRASHES if CRASHES > 1 else [])
     pick.shuffle(moments)
