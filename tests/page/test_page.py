@@ -2,6 +2,7 @@
 
 import gc
 import http.client
+import itertools
 import json
 import socket
 import threading
@@ -79,24 +80,30 @@ def test_every_sample_is_of_one_moment_while_others_push():
     """A sample has the figures that the join had between two pushes, however many threads push."""
     running = join()
     seen = {}
-    rows = [batch(number) for number in range(400)]
+    enough = threading.Event()
 
     def push():
-        for one in rows:
-            running.push(left=one, right=one)
+        for number in itertools.count():
+            running.push(left=batch(number), right=batch(number))
             seen[running.metrics.pushes] = running.metrics.to_dict()
+            if enough.is_set():
+                return
 
     thread = threading.Thread(target=push)
+    compared = {}
     with page_of(running, 0, None, every=0.01) as page:
         thread.start()
-        samples = []
-        while thread.is_alive():
-            samples.append(data(page)["sample"])
-            time.sleep(0.002)
-        thread.join()
-    compared = {one["metrics"]["pushes"]: one for one in samples if one is not None}
+        try:
+            until = time.monotonic() + 60
+            while len(compared) < 20 and thread.is_alive() and time.monotonic() < until:
+                if (one := data(page)["sample"]) is not None:
+                    compared[one["metrics"]["pushes"]] = one
+                time.sleep(0.002)
+        finally:
+            enough.set()
+            thread.join()
     timed = ("seconds",)  # this moves between a push and the call of metrics behind it
-    assert len(compared) > 3
+    assert len(compared) == 20
     for pushes, one in compared.items():
         if pushes:
             assert {k: v for k, v in one["metrics"].items() if k not in timed} == {

@@ -268,8 +268,8 @@ def from_topic_to_topic(monkeypatch, seconds):
     from watersmeet.bench.spark import kafka as spark_kafka
 
     def took(bench, kafka, contender, scratch):
-        scale = 1.0 if contender == spark_kafka.NO_JOIN else seconds
-        whats = {"small": ["micro-batch"], "5k": ["p50", "p99"]}
+        scale = seconds if contender == OURS else 1.0
+        whats = {"small": ["micro-batch"]} | ({"5k": ["p50", "p99"]} if contender != DISCARD else {})
         return {
             stream: {"seconds": dict.fromkeys(names, scale), "rows_out": 7, "batches": []}
             for stream, names in whats.items()
@@ -286,6 +286,10 @@ def test_kafka_is_held_against_the_same_query_without_a_join(monkeypatch):
         "no join: micro-batch of small": (2.1, False),
         "no join: p50 of 5k": (2.1, True),
         "no join: p99 of 5k": (2.1, True),
+        "discard: micro-batch of small": (2.1, None),
+        "spark, rocksdb: micro-batch of small": (2.1, None),
+        "spark, rocksdb: p50 of 5k": (2.1, None),
+        "spark, rocksdb: p99 of 5k": (2.1, None),
     }
     assert "From topic to topic" in report.text(results) and "| no join |" in report.markdown(results)
 
@@ -303,18 +307,22 @@ def test_kafka_without_a_broker_is_skipped_with_the_reason(monkeypatch, tmp_path
 @pytest.mark.xdist_group("kafka")
 def test_kafka_measures_with_a_real_broker(monkeypatch):
     from watersmeet.bench.spark import kafka as spark_kafka
+    from watersmeet.bench.spark import kafka_clients as spark_kafka_clients
 
+    assert spark_kafka_clients.TOOL.exists()
     pytest.importorskip("confluent_kafka")
     tiny = [spark_kafka.Stream("small", 1000, 3000, 1, 2000), spark_kafka.live("200", 200, 1, 2)]
     monkeypatch.setattr(spark_kafka, "streams", lambda full: tiny)
     results = bench.run(only=["kafka"], sizes=TINY, say=print)
     if "kafka" in results["skipped"]:
         pytest.skip(results["skipped"]["kafka"])
+    assert [row["contender"] for row in results["results"]] == [OURS, spark_kafka.NO_JOIN, DISCARD, SPARK]
     for row in results["results"]:
-        small, live = row["streams"]["small"], row["streams"]["200"]
+        small, live = row["streams"]["small"], row["streams"].get("200")
         assert small["seconds"]["micro-batch"] > 0 and len([b for b in small["batches"] if b["rows"]]) == 3
-        assert 0 < live["seconds"]["p50"] <= live["seconds"]["p99"] and live["rows_out"] > 0
-    assert len(results["ratios"]) == 3
+        assert (live is None) == (small["rows_out"] == 0) == (row["contender"] == DISCARD)
+        assert live is None or (0 < live["seconds"]["p50"] <= live["seconds"]["p99"] and live["rows_out"] > 0)
+    assert len(results["ratios"]) == 7
 
 
 def test_long_streams_are_compared_batch_by_batch():

@@ -52,14 +52,17 @@ def version(name: str) -> str | None:
         return None
 
 
+#: Of the source tree, if this package runs from one.
+ROOT = Path(__file__).resolve().parents[2]
+
+
 def commit() -> dict[str, str | bool | None]:
     """The commit of the checkout this package runs from, and whether it has changes; None elsewhere."""
     unknown: dict[str, str | bool | None] = {"commit": None, "dirty": None}
-    root = Path(__file__).resolve().parents[2]
-    if not (root / ".git").exists():
+    if not (ROOT / ".git").exists():
         return unknown
     try:
-        git = ["git", "-C", str(root)]
+        git = ["git", "-C", str(ROOT)]
         head = subprocess.run([*git, "rev-parse", "--short", "HEAD"], capture_output=True, text=True, timeout=10)
         status = subprocess.run([*git, "status", "--porcelain"], capture_output=True, text=True, timeout=10)
     except (OSError, subprocess.SubprocessError):

@@ -1,13 +1,14 @@
 """Small micro-batches, and latency, from topic to topic: part "kafka" of `watersmeet bench spark`.
 
 A band join over two topics of JSON, within 10 s, about one match for an arriving row, against the same query without
-a join (kafka_worker.py), which sends as many messages. On a real broker, one contender after the other:
+a join, which sends as many messages, and against what Spark takes for state: a joiner that does nothing, and Spark's
+own join of equal keys (kafka_worker.py). On a real broker, one contender after the other:
 
     small     topics that are full already, micro-batches of 20,000 rows (10,000 of each side): the median of those
               after the window is full
     5k, 20k   messages at 5,000 and 20,000 rows/s a side, micro-batches as Spark makes them: from the moment at which a
               message is due to the one at which the broker has the result. Of a pair, from the later of the two. The
-              first 10 s do not count: there the query starts.
+              first 10 s do not count: there the query starts. A joiner that does nothing has no results to wait for.
 
 Results are compared with DuckDB's by a checksum over all columns; those of the query without a join with its input.
 """
@@ -33,17 +34,17 @@ import pyarrow.parquet as pq
 from watersmeet.bench import targets
 from watersmeet.bench.rounds import median
 from watersmeet.bench.spark.checksum import Answer
-from watersmeet.bench.spark.data import START_US, Part, answer, compare, times
+from watersmeet.bench.spark.data import START_US, answer, compare, times
 from watersmeet.bench.spark.kafka_clients import Kafka, NoBroker, broker
-from watersmeet.bench.spark.kafka_worker import JOIN, NAMES, NO_JOIN, columns
-from watersmeet.bench.workloads import BAND, SIDES, Workload
+from watersmeet.bench.spark.kafka_worker import NAMES, NO_JOIN, columns, join_at
+from watersmeet.bench.spark.pipelines import DISCARD, OURS, SPARK
+from watersmeet.bench.workloads import SIDES
 
 if TYPE_CHECKING:
     from watersmeet.bench.spark import OnSpark
 
 KAFKA = "kafka"
-CONTENDERS = (JOIN, NO_JOIN)
-WINDOW_S = 10
+CONTENDERS = (OURS, NO_JOIN, DISCARD, SPARK)
 AHEAD_S = 2.0  # between a query's start and the first message, beside the time to make them all
 MADE_A_SECOND = 200_000
 
@@ -60,16 +61,11 @@ class Stream:
     def live(self) -> bool:
         return not self.batch_rows
 
-    @property
-    def workload(self) -> Workload:
-        window = self.rate * WINDOW_S
-        return Workload(KAFKA, window, window, BAND, matches=1.0, spacing_us=1_000_000 // self.rate)
-
-    def tables(self, begin_us: int) -> dict[str, pa.Table]:
+    def tables(self, contender: str, begin_us: int) -> dict[str, pa.Table]:
         """Both sides; the first rows at this time."""
         found = {}
         for side in SIDES:
-            rows = self.workload.rows(side, 0, self.rows)
+            rows = join_at(contender, self.rate).workload.rows(side, 0, self.rows)
             us = pa.array(rows["ts"].cast(pa.int64()).to_numpy() + begin_us)
             found[side] = pa.table({"us": us, "key": rows["key"], "value": rows["value"]})
         return found
@@ -86,7 +82,7 @@ def live(name: str, rate: int, skipped_s: int, measured_s: int) -> Stream:
 
 
 def kafka(bench: OnSpark, contenders: tuple[str, ...] = CONTENDERS) -> None:
-    """Measure all streams with both contenders."""
+    """Measure all streams with all contenders."""
     with tempfile.TemporaryDirectory(prefix="watersmeet-kafka-") as folder:
         try:
             with broker(Path(folder, "broker")) as found:
@@ -97,12 +93,14 @@ def kafka(bench: OnSpark, contenders: tuple[str, ...] = CONTENDERS) -> None:
             return
     for contender, outcome in outcomes.items():
         bench.results.append({"workload": KAFKA, "contender": contender, "streams": outcome})
-    if len(outcomes) == len(CONTENDERS):
-        ours, theirs = (outcomes[one] for one in CONTENDERS)
+    ours = outcomes.pop(OURS, {})
+    for contender, theirs in outcomes.items():
         for stream, mine in ours.items():
-            for what, value in mine["seconds"].items():
-                against = f"{NO_JOIN}: {what} of {stream}"
-                bench.ratio(KAFKA, against, value / theirs[stream]["seconds"][what], targets.KAFKA[what], "<")
+            for what, value in mine["seconds"].items() if stream in theirs else ():
+                goal = targets.KAFKA[what] if contender == NO_JOIN else None
+                bench.ratio(
+                    KAFKA, f"{contender}: {what} of {stream}", value / theirs[stream]["seconds"][what], goal, "<"
+                )
 
 
 def measure(bench: OnSpark, kafka: Kafka, contender: str, scratch: Path) -> dict[str, Any]:
@@ -110,9 +108,11 @@ def measure(bench: OnSpark, kafka: Kafka, contender: str, scratch: Path) -> dict
     found = {}
     with worker(bench, kafka, contender, scratch) as process:
         for stream in streams(bench.judged):
+            if contender == DISCARD and stream.live:
+                continue
             found[stream.name] = one = run(kafka, contender, stream, process)
             seconds = ", ".join(f"{what} {value:.2f} s" for what, value in one["seconds"].items())
-            bench.say(f"{KAFKA}, {stream.name}: {contender:10} {seconds}; {len(one['batches'])} micro-batches")
+            bench.say(f"{KAFKA}, {stream.name}: {contender:14} {seconds}; {len(one['batches'])} micro-batches")
     return found
 
 
@@ -149,17 +149,18 @@ def worker(bench: OnSpark, kafka: Kafka, contender: str, scratch: Path) -> Itera
 
 def run(kafka: Kafka, contender: str, stream: Stream, process: subprocess.Popen[str]) -> dict[str, Any]:
     """One stream through the query of the worker."""
-    topics = {name: f"{stream.name}-{contender.replace(' ', '-')}-{name}" for name in (*SIDES, "out")}
+    plain = contender.replace(",", "").replace(" ", "-")
+    topics = {name: f"{stream.name}-{plain}-{name}" for name in (*SIDES, "out")}
     kafka.make(*topics.values())
-    tables = stream.tables(START_US)
+    tables = stream.tables(contender, START_US)
     if not stream.live:
         kafka.send({topics[side]: messages(tables[side]) for side in SIDES})
-    more = {"live": stream.live, "batch_rows": stream.batch_rows, "on": stream.workload.on}
-    told(process, json.dumps(topics | more | {"window_us": stream.workload.window_us}))
+    more = {"live": stream.live, "batch_rows": stream.batch_rows, "rate": stream.rate}
+    told(process, json.dumps(topics | more))
     heard(process)
     if stream.live:
         begin = time.time() + AHEAD_S + 2 * stream.rows / MADE_A_SECOND
-        tables = stream.tables(round(begin * 1e6))
+        tables = stream.tables(contender, round(begin * 1e6))
         kafka.send({topics[side]: messages(tables[side]) for side in SIDES}, begin, stream.rate)
         told(process, "end")
     batches = json.loads(heard(process))
@@ -182,8 +183,10 @@ def messages(table: pa.Table) -> list[bytes]:
 
 
 def check(contender: str, stream: Stream, tables: dict[str, pa.Table], got: Answer) -> None:
-    """DuckDB's results; or all that went in."""
-    if contender == NO_JOIN:
+    """DuckDB's results; or all that went in, or nothing."""
+    if contender == DISCARD:
+        right = Answer()
+    elif contender == NO_JOIN:
         right = sum((Answer.of([column.combine_chunks() for column in t.columns]) for t in tables.values()), Answer())
     else:
         with tempfile.TemporaryDirectory(prefix="watersmeet-kafka-") as folder:
@@ -191,8 +194,7 @@ def check(contender: str, stream: Stream, tables: dict[str, pa.Table], got: Answ
                 Path(folder, side).mkdir()
                 stamped = pa.table({"ts": times(table["us"]), "key": table["key"], "value": table["value"]})
                 pq.write_table(stamped, Path(folder, side, "0.parquet"))
-            workload = stream.workload
-            right = answer(Part("B", workload, workload.on, workload.window_us), Path(folder))
+            right = answer(join_at(contender, stream.rate), Path(folder))
     compare(f"{KAFKA}, {stream.name}", contender, got, right)
 
 

@@ -17,8 +17,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.json as pj
 
+from watersmeet.bench.machine import ROOT
+
 PARTITIONS = 2  # of every topic
-TOOL = Path(__file__).parents[2] / "tools" / "broker.py"
+TOOL = ROOT / "tools" / "broker.py"
 TICK_S = 0.005  # a producer looks this often
 PATIENCE_S = 60
 

@@ -1,7 +1,9 @@
 """One contender of `watersmeet bench spark --only kafka`, in a process and a JVM of its own.
 
-    join      two topics, JSON, a band join, JSON, a topic
-    no join   the same topics, JSON, their union, JSON, a topic: no Python at all
+    watersmeet       two topics, JSON, a band join, JSON, a topic
+    no join          the same topics, JSON, their union, JSON, a topic: no Python, no state
+    discard          as the join up to the joiner, which looks at nothing and returns nothing
+    spark, rocksdb   Spark's own join, by an equality with as many results: a stage with state, without Python
 
 A specification comes in on standard input, a line of JSON, then a line for each stream: `{"left": topic, ...}`. To each
 it answers with a line when its query runs. A stream that is there already (`"live": false`) is read to its end; a live
@@ -16,28 +18,37 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from watersmeet.bench.spark.data import Part
+from watersmeet.bench.spark.pipelines import SPARK, ours, plain, settings
 from watersmeet.bench.spark.worker import RETAINED
+from watersmeet.bench.workloads import BAND, Workload
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-JOIN, NO_JOIN = "watersmeet", "no join"
+NO_JOIN = "no join"
 SCHEMA = "us bigint, key bigint, value bigint"
 NAMES = ("us", "key", "value")
-LATENESS = "2 seconds"
+WINDOW_S = 10
+LATENESS_US = 2_000_000
+
+
+def join_at(contender: str, rate: int) -> Part:
+    """The join over streams of so many rows/s, about one match for an arriving row."""
+    name, band = ("A", 0) if contender == SPARK else ("B", BAND)
+    window = rate * WINDOW_S
+    workload = Workload("kafka", window, window, band, matches=1.0, spacing_us=1_000_000 // rate)
+    return Part(name, workload, workload.on, workload.window_us, lateness_us=LATENESS_US)
 
 
 def columns(contender: str) -> list[str]:
     """Of the messages that come out."""
-    return [*NAMES, *(f"{name}_right" for name in NAMES)] if contender == JOIN else list(NAMES)
+    return list(NAMES) if contender == NO_JOIN else [*NAMES, *(f"{name}_right" for name in NAMES)]
 
 
 def query(spark: SparkSession, spec: dict[str, Any], stream: dict[str, Any]) -> DataFrame:
     """Messages out, as the Kafka sink takes them."""
     from pyspark.sql import functions as F
-
-    import watersmeet as wm
-    from watersmeet.spark import stream_join
 
     def side(topic: str) -> DataFrame:
         reader = spark.readStream.format("kafka").option("kafka.bootstrap.servers", spec["address"])
@@ -45,15 +56,19 @@ def query(spark: SparkSession, spec: dict[str, Any], stream: dict[str, Any]) -> 
         if stream["batch_rows"]:
             reader = reader.option("maxOffsetsPerTrigger", stream["batch_rows"] // 2)
         parsed = reader.load().select(F.from_json(F.col("value").cast("string"), SCHEMA).alias("row")).select("row.*")
-        return parsed.withColumn("ts", F.timestamp_micros("us"))
+        return parsed.select(F.timestamp_micros("us").alias("ts"), "key", "value")
 
-    left, right = side(stream["left"]), side(stream["right"])
-    if spec["contender"] == JOIN:
-        window = wm.within(f"{stream['window_us']} us", time="ts", lateness=LATENESS)
-        out = stream_join(left, right, stream["on"], window)
-    else:
+    left, right, contender = side(stream["left"]), side(stream["right"]), spec["contender"]
+    join = join_at(contender, stream["rate"])
+    if contender == NO_JOIN:
         out = left.union(right)
-    return out.select(F.to_json(F.struct(*columns(spec["contender"]))).alias("value"))
+    elif contender == SPARK:
+        out = plain(left, right, join.on, join)
+    else:
+        out = ours(left, right, join, contender, "auto")
+    micros = {"us" + name.removeprefix("ts"): F.unix_micros(name) for name in out.columns if name.startswith("ts")}
+    out = out.withColumns(micros)
+    return out.select(F.to_json(F.struct(*columns(contender))).alias("value"))
 
 
 def main() -> None:
@@ -70,7 +85,7 @@ def main() -> None:
         "spark.local.dir": spec["scratch"],
         "spark.jars": spec["jars"],
     }
-    spark = session(f"local[{spec['cores']}]", conf=own)
+    spark = session(f"local[{spec['cores']}]", conf=own | settings(spec["contender"]))
     try:
         for number, line in enumerate(iter(sys.stdin.readline, "")):
             stream = json.loads(line)
