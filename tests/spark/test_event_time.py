@@ -96,6 +96,23 @@ def test_a_windowed_count_behind_a_left_join_is_exact(spark, tmp_path, data):
     assert dropped(done) == 0
 
 
+def test_a_result_that_is_used_twice_has_a_watermark_in_both_uses(spark, tmp_path, data):
+    """Spark would shuffle what both joiners get once only, and give the second no watermark: no row without a partner
+    would come out there, and none would ever be let go of."""
+
+    def query():
+        left, right = (read(spark, tmp_path / name) for name in ("left", "right"))
+        both = stream_join(left, right, "l.k = r.k", NEAR, "left")
+        uses = [both.select(F.lit(number).alias("use"), "id", "id_right") for number in (1, 2)]
+        return uses[0].union(uses[1])
+
+    done = in_two_runs(tmp_path, {name: data[name] for name in ("left", "right")}, query)
+    rows = Counter(tuple(row.values()) for row in pq.read_table(tmp_path / "out").to_pylist())
+    right = [(a["id"], b and b["id"]) for a, b in outer(data["left"], data["right"])]
+    assert rows == Counter((use, *pair) for use in (1, 2) for pair in right)
+    assert all(one["numRowsTotal"] < 10 for one in done.lastProgress["stateOperators"])
+
+
 @pytest.mark.long
 def test_three_streams_are_joined_in_one_query(spark, tmp_path, data):
     """The first join is a left one, whose rows without partners come to the second below its watermark."""

@@ -62,6 +62,18 @@ def test_checkpoints_are_written_without_a_process_for_every_file(spark):
     assert spark.sparkContext._jvm.java.lang.Class.forName(manager).getSimpleName() == manager.split(".")[-1]
 
 
+def test_what_a_micro_batch_writes_again_replaces_what_was_there(spark, tmp_path):
+    jvm, conf = spark.sparkContext._jvm, spark._jsc.hadoopConfiguration()
+    manager = spark.conf.get("spark.sql.streaming.checkpointFileManagerClass")
+    files = getattr(jvm, manager)(jvm.org.apache.hadoop.fs.Path(tmp_path.as_uri()), conf)
+    for attempt in (b"first", b"second"):
+        out = files.createAtomic(jvm.org.apache.hadoop.fs.Path((tmp_path / "4.changelog").as_uri()), True)
+        out.write(bytearray(attempt))
+        out.close()
+    assert (tmp_path / "4.changelog").read_bytes() == b"second"
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".4.changelog.crc", "4.changelog"]
+
+
 def test_a_daemon_that_cannot_load_kernels_still_starts(monkeypatch, capsys):
     import watersmeet.warm
     from watersmeet.spark.daemon import ready

@@ -7,6 +7,10 @@ Checkpoints without forks: Spark writes a checkpoint's files through one of two 
 takes by default asks a process of its own, `readlink`, about every file on a local disk, fifty times a micro-batch with
 two cores: a fifth of a second when nothing else runs. The other one does not, and renames files by the same call of the
 system. On other file systems than a local disk neither does.
+
+A micro-batch that is run again writes files that are there, and what it writes must go before what it finds. Spark comes
+with Hive, whose own kind of local file system refuses to rename onto a file, which Spark does not notice: it would go on
+with the old one. So Hadoop's kind is asked for by name.
 """
 
 from __future__ import annotations
@@ -23,13 +27,14 @@ if TYPE_CHECKING:
 #: workers of its own, for every environment. Without it one daemon serves all stages, and is there before the first.
 _TRACEBACK = "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled"
 _MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
+_FILES = {"spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.LocalFileSystem"}
 
 
 def local_settings() -> dict[str, str]:
     """Settings of a JVM that we start for local[...]."""
     settings = {"spark.python.daemon.module": "watersmeet.spark.daemon", _TRACEBACK: "false"}
     manager = _class_named("FileSystemBasedCheckpointFileManager")
-    return settings if manager is None else settings | {_MANAGER: manager}
+    return settings if manager is None else settings | _FILES | {_MANAGER: manager}
 
 
 def start_daemon(spark: SparkSession) -> None:
