@@ -45,6 +45,17 @@ def probes(index: BISort, ranges: list[tuple[int, int]]):
     return index.probes(None, (lows.copy(),), (highs.copy(),), None, len(ranges), ALONE)
 
 
+def marked(structure, asked, start, stop, rows, bounds):
+    """Pairs, batch rows that are in any, rows here that are."""
+    probes_met, rows_met = np.zeros(asked.size, np.uint8), np.zeros(rows, np.uint8)
+    pairs = structure.mark(asked, start, stop, bounds, probes_met, rows_met)
+    return pairs, np.flatnonzero(probes_met).tolist(), np.flatnonzero(rows_met).tolist()
+
+
+def met(pairs):
+    return len(pairs), sorted({int(p) for p, _ in pairs}), sorted({int(row) for _, row in pairs})
+
+
 @given(steps, st.integers(2, 9), st.sampled_from([None, 0, 5, 40]), st.booleans())
 def test_a_structure_holds_what_was_inserted_and_not_forgotten(steps, width, buffer_rows, bounded):
     index = BISort(buffer_rows=buffer_rows, partition_rows=width)
@@ -63,19 +74,20 @@ def test_a_structure_holds_what_was_inserted_and_not_forgotten(steps, width, buf
             held = [(key, row - gone) for key, row in held if row >= gone]
             rows -= gone
         else:
-            low, high = rows // 4, rows // 2 if bounded else rows
             n = len(value)
-            bounds = TickBounds(np.full(n, low), np.full(n, high), NO_TICKS) if bounded else None
+            low, high = rows // 4 - np.arange(n) % 3, rows // 2 + np.arange(n) % 4
+            bounds = TickBounds(low, high, NO_TICKS) if bounded else None
             expected = sorted(
                 (p, row)
                 for p, (a, b) in enumerate(value)
                 for key, row in held
-                if a <= key <= b and (not bounded or low <= row <= high)
+                if a <= key <= b and (not bounded or low[p] <= row <= high[p])
             )
             asked = probes(index, value)
             found = [pair for one in structure.find(asked, 0, n, bounds) for pair in zip(*one, strict=True)]
             assert sorted((int(p), int(row)) for p, row in found) == expected
             assert structure.count(asked, 0, n, bounds) == len(expected)
+            assert marked(structure, asked, 0, n, rows, bounds) == met(expected)
         structure.check_invariants()
 
 
@@ -282,3 +294,39 @@ def test_a_sealed_structure_answers_as_before_and_so_does_one_made_of_its_arrays
     assert structure._runs[0].ordered.size == 300 + sentinels(4) and structure._runs[1].size == 0
     assert answer(structure) == before and len(before) > 40
     assert answer(index.adopt(structure.sealed())) == before
+
+
+@pytest.mark.parametrize("ticks", ["none", "rows", "times"])
+@pytest.mark.parametrize("keys", ["narrow", "wide", "composite"])
+@pytest.mark.parametrize("seed", range(6))
+def test_who_is_in_pairs_is_marked_over_many_blocks(seed, keys, ticks):
+    """Ranges that overlap, bounds that differ from probe to probe; some rows are out of the reach of all."""
+    rng = np.random.default_rng(seed)
+    n, size = 150, 1500
+    spread = (1 << 62) // 400 if keys == "wide" else 1
+    index = BISort(buffer_rows=200)
+    structure = index.structure()
+    equal = rng.integers(0, 3, size) if keys == "composite" else None
+    ordered = rng.integers(-200, 200, size) * spread
+    for start in range(0, size, 300):
+        part = slice(start, start + 300)
+        some = None if equal is None else equal[part]
+        structure.insert(index.entries(some, ordered[part], None, 300, ALONE), start)
+    lows = rng.integers(-220, 200, n) * spread
+    highs = lows + rng.choice([0, 5, 100, 400], n) * spread
+    asked_equal = None if equal is None else rng.integers(0, 3, n)
+    asked = index.probes(asked_equal, (lows,), (highs,), None, n, ALONE)
+    times = np.arange(size) if ticks == "rows" else rng.permutation(size)
+    least = rng.integers(100, [200, 900][seed % 2], n)
+    most = least + rng.integers(0, 700, n)
+    bounds = None if ticks == "none" else TickBounds(least, most, times if ticks == "times" else NO_TICKS)
+    pairs = (lows[:, None] <= ordered) & (ordered <= highs[:, None])
+    if equal is not None:
+        pairs &= asked_equal[:, None] == equal
+    if bounds is not None:
+        pairs &= (least[:, None] <= times) & (times <= most[:, None])
+    assert pairs.sum() > 1000
+    for start, stop in ((0, n), (0, 40), (40, n)):
+        asking = np.zeros(n, bool)
+        asking[asked.bands[0].rows[start:stop]] = True
+        assert marked(structure, asked, start, stop, size, bounds) == met(np.argwhere(pairs & asking[:, None]))

@@ -16,6 +16,7 @@ from watersmeet.engine.arrival import Arrival
 from watersmeet.engine.metrics import Metrics
 from watersmeet.engine.order import Order, in_order, needs_sorting
 from watersmeet.engine.results import How, Results
+from watersmeet.index.base import mark
 from watersmeet.memory import room
 from watersmeet.query.plan import JoinPlan, Residual, SidePlan
 from watersmeet.query.windows import SIDES, Side, other
@@ -99,14 +100,22 @@ class Met:
         self._rows = np.zeros(rows, np.uint8)
         self._partners: dict[int, tuple[Subwindow, Array]] = {}
 
+    def _of(self, sub: Subwindow) -> Array:
+        if id(sub) not in self._partners:
+            self._partners[id(sub)] = sub, np.zeros(sub.size, np.uint8)
+        return self._partners[id(sub)][1]
+
     def add(self, piece: Piece) -> None:
         """Pairs, or what another gave. O(its rows)."""
         sub, rows, partners = piece
-        if id(sub) not in self._partners:
-            self._partners[id(sub)] = sub, np.zeros(sub.size, np.uint8)
         new = room(1 + max(rows.size, partners.size), np.int32)
         settle(self._rows, rows, np.uint8(1), new)
-        settle(self._partners[id(sub)][1], partners, np.uint8(1), new)
+        settle(self._of(sub), partners, np.uint8(1), new)
+
+    def find(self, target: Target, probes: Any, start: int, stop: int) -> int:
+        """All who are in pairs of these probes; gives how many pairs these are. O(subwindow), beside the index."""
+        sub, bounds = target
+        return mark(sub.structure, probes, start, stop, bounds, self._rows, self._of(sub))
 
     def pieces(self) -> list[Piece]:
         """Each of them once. These are no pairs."""
@@ -148,15 +157,19 @@ class Finder:
         if getattr(batch.probes, "on_device", False):
             return self._find_on_device(batch, results, beside)
         size = 0 if batch.probes is None else batch.probes.size
-        most = max(int(PAIRS / max(self._partners, 1.0)), _LEAST_PROBES)
-        parts = self._workers.parts(size, SMALL, most=most) if size else []
         sorts = needs_sorting(self._order, *batch.ends)
+        most = max(int(PAIRS / max(self._partners, 1.0)), _LEAST_PROBES)
+        find: Callable[..., _Found] = partial(self._part, batch, results, sorts)
+        knows = results.counts_only and self._how != "inner"  # who is in pairs, of which only the number is a result
+        if knows and self._sides[batch.side].residual is None and self._partners * size > KEPT:
+            find, most = partial(self._marked, batch), size
+        parts = self._workers.parts(size, SMALL, most=most) if size else []
         work: list[Callable] = [] if beside is None else [beside]  # first: it is long, and others wait for the last
-        work += [partial(self._part, batch, results, sorts, *part) for part in parts]
+        work += [partial(find, *part) for part in parts]
         workers = self._workers if size >= SMALL else ALONE  # to wait for another thread would take longer
         pieces: list[Piece] = []
         pairs = 0
-        met = Met(batch.arrival.rows) if results.counts_only and self._how != "inner" and len(parts) > 1 else None
+        met = Met(batch.arrival.rows) if knows and len(parts) > 1 else None
         for part in workers.each(call, work):
             if part is None:  # `beside` gives nothing
                 continue
@@ -314,6 +327,14 @@ class Finder:
         rows = 0 if self._how in ("semi", "anti") else total
         kept = pieces if met is None else met.pieces()
         return _Found(kept, total, rows, [], time.perf_counter() - begin, 0.0)
+
+    def _marked(self, batch: Ready, start: int, stop: int) -> _Found:
+        """The same, where many pairs are to be expected and none is to be checked: none is made."""
+        begin = time.perf_counter()
+        met = Met(batch.arrival.rows)
+        total = sum(met.find(target, batch.probes, start, stop) for target in batch.targets)
+        rows = 0 if self._how in ("semi", "anti") else total
+        return _Found(met.pieces(), total, rows, [], time.perf_counter() - begin, 0.0)
 
     def _made(self, batch: Ready, results: Results, sorts: bool, pieces: list[Piece], begin: float) -> _Found:
         """Results of pairs, unless they are to be sorted first; they were looked for since `begin`."""

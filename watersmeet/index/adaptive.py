@@ -25,7 +25,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from watersmeet.index.base import Index, Needs, Pairs, Structure, TickBounds
+from watersmeet.index.base import Array, Index, Needs, Pairs, Structure, TickBounds, mark
 from watersmeet.index.batches import Entries, Probes, SortedBatches
 from watersmeet.index.sorted.bisort import BISort
 from watersmeet.index.tables.rap_table import RaPTable
@@ -125,6 +125,14 @@ class AdaptiveStructure:
     def count(self, probes: Probes, start: int, stop: int, bounds: TickBounds | None) -> int:
         """As the structure's."""
         pairs = self.inner.count(probes, start, stop, bounds)
+        self._note(stop - start, pairs)
+        return pairs
+
+    def mark(
+        self, probes: Probes, start: int, stop: int, bounds: TickBounds | None, probes_met: Array, met: Array
+    ) -> int:
+        """As the structure's."""
+        pairs = mark(self.inner, probes, start, stop, bounds, probes_met, met)
         self._note(stop - start, pairs)
         return pairs
 

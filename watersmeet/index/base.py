@@ -19,7 +19,7 @@ subwindows at the edge of the window need that; elsewhere the bounds are not pas
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numba import njit, uint64
@@ -80,6 +80,15 @@ class Forgetting(Structure, Protocol):
         """Drop the rows below `gone` and number the others from 0 again."""
 
 
+@runtime_checkable
+class Marking(Protocol):
+    """A structure that can tell who is in pairs without making them."""
+
+    def mark(
+        self, probes: Any, start: int, stop: int, bounds: TickBounds | None, probes_met: Array, met: Array
+    ) -> int: ...
+
+
 class Index(Protocol):
     """A recipe for structures."""
 
@@ -105,6 +114,26 @@ class Index(Protocol):
 
     def structure(self, like: Any = None, workers: Workers = ALONE) -> Structure:
         """An empty structure that will come to hold about as much as `like` does; `workers` are for its inserts."""
+
+
+def mark(
+    structure: Structure, probes: Any, start: int, stop: int, bounds: TickBounds | None, probes_met: Array, met: Array
+) -> int:
+    """How many pairs `find` would yield; sets a byte for each batch row and each row here that is in one."""
+    if isinstance(structure, Marking):
+        return structure.mark(probes, start, stop, bounds, probes_met, met)
+    pairs = 0
+    for batch_rows, rows in structure.find(probes, start, stop, bounds):
+        _mark(batch_rows, rows, probes_met, met)
+        pairs += rows.size
+    return pairs
+
+
+@njit(nogil=True, cache=True)
+def _mark(batch_rows, rows, probes_met, met):
+    for i in range(rows.size):
+        probes_met[batch_rows[i]] = 1
+        met[rows[i]] = 1
 
 
 class Emitter:

@@ -131,8 +131,8 @@ def assembled(left: Any, right: Any, join: Specified, joiner: Any, name: str) ->
     # is null, which is never below anything, marked like the column that the watermark was made from.
     never_late = F.lit(None).cast("timestamp").alias("ts", metadata={WATERMARK: 0})
     packs = packed("left").union(packed("right"))
-    # Where a result is used twice in a query, Spark shuffles its packs once, and in front of the second joiner finds no
-    # watermark any more: that would be 0 for ever. No two plans with a random number in them are the same, so it does not.
+    # Where a result is used twice in a query, Spark would shuffle its packs once, and find no watermark in front of the
+    # second joiner: it would be 0 there for ever. With a random number in them no two plans are the same to it.
     packs = packs.select("core", "side", "home", "bad", "blob", never_late, F.rand().alias("apart"))
     joined = packs.groupBy("core").transformWithStateInPandas(joiner, RESULT, "append", "EventTime")
     sums = [F.coalesce(F.sum(each), F.lit(0)).alias(each) for each in COUNTERS]

@@ -8,9 +8,9 @@ takes by default asks a process of its own, `readlink`, about every file on a lo
 two cores: a fifth of a second when nothing else runs. The other one does not, and renames files by the same call of the
 system. On other file systems than a local disk neither does.
 
-A micro-batch that is run again writes files that are there, and what it writes must go before what it finds. Spark comes
-with Hive, whose own kind of local file system refuses to rename onto a file, which Spark does not notice: it would go on
-with the old one. So Hadoop's kind is asked for by name.
+A micro-batch that is run again writes files that are there already, and must replace them. Spark comes with Hive, whose
+own kind of local file system refuses to rename onto a file, which Spark does not notice: the old one would stay. So
+Hadoop's kind is asked for by name.
 """
 
 from __future__ import annotations

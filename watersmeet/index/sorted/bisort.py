@@ -38,7 +38,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from watersmeet.index.base import Needs, Pairs, TickBounds
+from watersmeet.index.base import Array, Needs, Pairs, TickBounds
 from watersmeet.index.batches import Entries, Probes, SortedBatches
 from watersmeet.index.sorted.run import PARTITION, Run, Sealed
 from watersmeet.workers import ALONE, Workers
@@ -135,6 +135,13 @@ class BISortStructure:
         """As `find`; without bounds no partner is looked at."""
         runs = [run for run in self._runs or () if run.size]
         return sum(run.count(band, start, stop, bounds) for run in runs for band in probes.bands)
+
+    def mark(
+        self, probes: Probes, start: int, stop: int, bounds: TickBounds | None, probes_met: Array, met: Array
+    ) -> int:
+        """As `count`, and O(1) a partner within bounds; without them O(range) of all probes together."""
+        runs = [run for run in self._runs or () if run.size]
+        return sum(run.mark(band, start, stop, bounds, probes_met, met) for run in runs for band in probes.bands)
 
     def worth_forgetting(self, expired: int, size: int) -> bool:
         return expired * _FORGET >= size

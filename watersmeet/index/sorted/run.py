@@ -45,8 +45,11 @@ from watersmeet.index.batches import Entries, Ranges
 from watersmeet.index.sorted.merging import merge
 from watersmeet.index.sorted.run_kernels import (
     COMPOSITE,
+    COUNT,
+    EMIT,
     GIVEN,
     GREATEST,
+    MARK,
     PACKED,
     SINGLE,
     RunArrays,
@@ -249,7 +252,7 @@ class Run:
     def find(self, band: Ranges, start: int, stop: int, bounds: TickBounds | None) -> Iterator[Pairs]:
         """Pairs of the probes band[start:stop]. O(levels) a probe, O(1) a partner."""
         mode = bounds_mode(bounds)
-        kernel = probe_kernel(self._kind, mode, True)
+        kernel = probe_kernel(self._kind, mode, EMIT)
         run, of_ticks = self._arrays, bounds or no_ticks()
         top = self._samples.level_for(stop - start)
         at = np.uint64(0)  # where the walk over samples stands
@@ -266,11 +269,22 @@ class Run:
 
     def count(self, band: Ranges, start: int, stop: int, bounds: TickBounds | None) -> int:
         """As `find`; without bounds no partner is looked at."""
-        kernel = probe_kernel(self._kind, GIVEN, False)
+        return self._counted(COUNT, band, start, stop, bounds, _NO_ROOM, _NO_ROOM)
+
+    def mark(
+        self, band: Ranges, start: int, stop: int, bounds: TickBounds | None, probes_met: Array, met: Array
+    ) -> int:
+        """As `find`; without bounds each partner is marked once, however many probes it has."""
+        return self._counted(MARK, band, start, stop, bounds, probes_met, met)
+
+    def _counted(
+        self, use: int, band: Ranges, start: int, stop: int, bounds: TickBounds | None, probes_met: Array, met: Array
+    ) -> int:
+        kernel = probe_kernel(self._kind, GIVEN, use)
         top = self._samples.level_for(stop - start)
         return kernel(
             self._width, self._arrays, top, np.uint64(0), band, start, stop, bounds_mode(bounds), bounds or no_ticks(),
-            _NO_ROOM, _NO_ROOM,
+            probes_met, met,
         )[1]  # fmt: skip
 
     def nbytes(self) -> int:

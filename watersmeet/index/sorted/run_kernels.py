@@ -1,4 +1,4 @@
-"""The kernels of a sorted run: search sorted probes in it, write out or count their partners, forget, pack and unpack.
+"""The kernels of a sorted run: search sorted probes in it, write out, count or mark their partners, forget, pack.
 
 A run keeps its keys in one of three kinds, a constant to the compiler:
 
@@ -26,9 +26,12 @@ PACKED, SINGLE, COMPOSITE = 0, 1, 2
 CHUNK = 512  # probes that are searched for before their partners are written out
 SAMPLED = 512  # keys of which samples are taken at a time
 FEW = 4  # keys that are looked at whether or not they are partners; no more than there are sentinels
+BLOCK = 64  # keys of which it is noted that there is nothing left to mark
 STEP = 8  # keys that are counted at a time: what a vector register, and a cache line, hold
 GREATEST = np.iinfo(np.int64).max
 GIVEN = -1  # a mode that an argument says
+
+EMIT, COUNT, MARK = 0, 1, 2  # what becomes of partners
 
 
 class RunArrays(NamedTuple):
@@ -183,21 +186,45 @@ def _search(kind, width, run, top, at, p_equal, lows, first, count, starts):
 
 
 @njit(inline="always")
-def _within(kind, mode, mask, ordered, rows, j, beyond, p, low, high, ticks):
-    """How many rows from place j on are within the bounds of batch row p."""
-    least, most = bounds_of(mode, p, low, high)
+def _within(kind, mode, mask, ordered, rows, j, beyond, least, most, ticks):
+    """How many rows from place j on are within these bounds."""
     n = uint64(0)
     for k in range(j, beyond):
         n += uint64(in_bounds(mode, _row(kind, mask, ordered, rows, k), least, most, ticks))
     return n
 
 
-@cache
-def probe_kernel(kind: int, mode: int, emits: bool):
-    """Search, and write out pairs or only count them, for one kind of keys and one way of comparing ticks: constants to
-    the compiler, which drops branches by them. A kernel that counts is told of the way (GIVEN), which costs it nothing.
+@njit(inline="always")
+def _mark(kind, mode, mask, ordered, rows, end, j, beyond, least, most, widest, ticks, met, done):
+    """Mark them.
+
+    widest: the least and the greatest of all bounds. A block all of whose rows are marked, or out of all bounds, is
+    done: where ranges overlap there is soon nothing left to do.
     """
-    counts = not emits
+    while j < beyond:
+        block = j // uint64(BLOCK)
+        pause = min(beyond, (block + uint64(1)) * uint64(BLOCK))
+        if not done[block]:
+            for k in range(j, pause):
+                row = _row(kind, mask, ordered, rows, k)
+                met[row] |= np.uint8(in_bounds(mode, row, least, most, ticks))
+            left = uint64(0)
+            for k in range(block * uint64(BLOCK), min(end, (block + uint64(1)) * uint64(BLOCK))):
+                row = _row(kind, mask, ordered, rows, k)
+                left += uint64(in_bounds(mode, row, widest[0], widest[1], ticks)) & uint64(met[row] == 0)
+            done[block] = left == 0
+        j = pause
+
+
+@cache
+def probe_kernel(kind: int, mode: int, use: int):
+    """Search, and write out pairs, only count them, or also mark who is in them, for one kind of keys and one way of
+    comparing ticks: constants to the compiler, which drops branches by them. A kernel that writes no pairs is told of
+    the way (GIVEN), which costs it nothing.
+
+    Where it marks, `out_probe` and `out_row` have a byte for each batch row and for each row of the run.
+    """
+    emits, marks = use == EMIT, use == MARK
 
     @njit(nogil=True, cache=True)
     def probe(width, run, top, at, band, first, stop, given_mode, bounds, out_probe, out_row):
@@ -216,6 +243,11 @@ def probe_kernel(kind: int, mode: int, emits: bool):
         n = uint64(0)
         room = uint64(out_row.size)
         end = uint64(run.size)
+        marked = uint64(0)
+        widest = np.int64(0), np.int64(-1)
+        done = np.zeros(end // uint64(BLOCK) + uint64(1) if marks else 0, np.bool_)
+        if marks and given_mode != UNBOUNDED:
+            widest = low.min(), high.max()
         mask = (np.int64(1) << code[2]) - 1
         e = np.int64(0)
         while first < stop:
@@ -227,14 +259,31 @@ def probe_kernel(kind: int, mode: int, emits: bool):
                 if kind == COMPOSITE:
                     e = p_equal[first + i]
                 j = uint64(starts[i])
-                if counts:
+                if not emits:
+                    before = n
                     beyond = _range_end(kind, equal, ordered, j, end, e, key)
                     if given_mode == UNBOUNDED:
                         n += beyond - j
+                        if marks:  # lows are sorted: all from here up to `marked` is
+                            for k in range(max(j, marked), beyond):
+                                out_row[_row(kind, mask, ordered, rows, k)] = 1
+                            marked = max(marked, beyond)
                     elif given_mode == BY_ROW:
-                        n += _within(kind, BY_ROW, mask, ordered, rows, j, beyond, p, low, high, ticks)
+                        n += _within(kind, BY_ROW, mask, ordered, rows, j, beyond, low[p], high[p], ticks)
+                        if marks:
+                            _mark(
+                                kind, BY_ROW, mask, ordered, rows, end, j, beyond, low[p], high[p], widest, ticks,
+                                out_row, done,
+                            )  # fmt: skip
                     else:
-                        n += _within(kind, BY_TICK, mask, ordered, rows, j, beyond, p, low, high, ticks)
+                        n += _within(kind, BY_TICK, mask, ordered, rows, j, beyond, low[p], high[p], ticks)
+                        if marks:
+                            _mark(
+                                kind, BY_TICK, mask, ordered, rows, end, j, beyond, low[p], high[p], widest, ticks,
+                                out_row, done,
+                            )  # fmt: skip
+                    if marks:
+                        out_probe[p] |= np.uint8(n > before)
                     continue
                 least, most = bounds_of(mode, p, low, high)
                 before = n
