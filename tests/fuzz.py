@@ -258,6 +258,7 @@ def main() -> int:
     end = time.monotonic() + 60 * given.minutes
     total: Counter = Counter()
     rounds = asked = 0
+    told = 0.0
     begin = time.monotonic()
     with ProcessPoolExecutor(given.jobs, get_context("spawn")) as pool:
         waiting = set()
@@ -278,9 +279,10 @@ def main() -> int:
                 return 1
             rounds, total = rounds + 1, total + done
             minutes = (time.monotonic() - begin) / 60
-            if sys.stdout.isatty():
-                print(f"\r{minutes:5.1f} min  {total['joins']:,} joins, {total['failures']:,} calls made to fail",
-                      end="", flush=True)  # fmt: skip
+            if sys.stdout.isatty() or minutes >= told + 1:  # into a log, a line a minute
+                told, (begins, ends) = minutes, ("\r", "") if sys.stdout.isatty() else ("", "\n")
+                print(f"{begins}{minutes:5.1f} min  {total['joins']:,} joins, {total['failures']:,} calls made to fail",
+                      end=ends, flush=True)  # fmt: skip
     print(f"\nno finding in {total['joins']:,} joins, {total['failures']:,} calls of which were made to fail "
           f"(rounds {first} to {first + rounds - 1})")  # fmt: skip
     return 0

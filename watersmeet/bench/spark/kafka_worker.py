@@ -7,7 +7,7 @@
 
 A specification comes in on standard input, a line of JSON, then a line for each stream: `{"left": topic, ...}`. To each
 it answers with a line when its query runs. A stream that is there already (`"live": false`) is read to its end; a live
-one until a line `end` comes, and to its end then. The answer is a line with the seconds of all micro-batches.
+one until a line `end` comes, and to its end then. The answer is a line with the times of all micro-batches.
 """
 
 from __future__ import annotations
@@ -71,6 +71,16 @@ def query(spark: SparkSession, spec: dict[str, Any], stream: dict[str, Any]) -> 
     return out.select(F.to_json(F.struct(*columns(contender))).alias("value"))
 
 
+def state_ms(operators: list[dict[str, Any]]) -> dict[str, int]:
+    """Milliseconds that state took, of all its partitions together."""
+    found: dict[str, int] = {}
+    for operator in operators:
+        for name, value in (operator | operator.get("customMetrics", {})).items():
+            if name.endswith(("TimeMs", "LatencyMs")) and value > 0:
+                found[name] = found.get(name, 0) + value
+    return found
+
+
 def main() -> None:
     from watersmeet.spark.session import session
 
@@ -103,7 +113,7 @@ def main() -> None:
             records = [json.loads(record.json) for record in running.recentProgress]
             found = [
                 {"rows": record["numInputRows"], "seconds": record["durationMs"]["triggerExecution"] / 1000}
-                | {"durations": record["durationMs"]}
+                | {"durations": record["durationMs"], "state": state_ms(record["stateOperators"])}
                 for record in records
             ]
             print(json.dumps(found), file=answer_to, flush=True)
