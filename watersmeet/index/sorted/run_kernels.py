@@ -186,22 +186,18 @@ def _search(kind, width, run, top, at, p_equal, lows, first, count, starts):
 
 
 @njit(inline="always")
-def _within(kind, mode, mask, ordered, rows, j, beyond, least, most, ticks):
-    """How many rows from place j on are within these bounds."""
+def _within(kind, mode, marks, mask, ordered, rows, end, j, beyond, p, bounds, widest, met, done):
+    """How many rows from place j on are within the bounds of batch row p; marks them, if asked to.
+
+    widest: the least and the greatest of all bounds. A block all of whose rows are marked, or out of all bounds, is
+    done: where ranges overlap there is soon nothing left to mark.
+    """
+    ticks = bounds.ticks
+    least, most = bounds_of(mode, p, bounds.low, bounds.high)
     n = uint64(0)
     for k in range(j, beyond):
         n += uint64(in_bounds(mode, _row(kind, mask, ordered, rows, k), least, most, ticks))
-    return n
-
-
-@njit(inline="always")
-def _mark(kind, mode, mask, ordered, rows, end, j, beyond, least, most, widest, ticks, met, done):
-    """Mark them.
-
-    widest: the least and the greatest of all bounds. A block all of whose rows are marked, or out of all bounds, is
-    done: where ranges overlap there is soon nothing left to do.
-    """
-    while j < beyond:
+    while marks and j < beyond:
         block = j // uint64(BLOCK)
         pause = min(beyond, (block + uint64(1)) * uint64(BLOCK))
         if not done[block]:
@@ -214,6 +210,7 @@ def _mark(kind, mode, mask, ordered, rows, end, j, beyond, least, most, widest, 
                 left += uint64(in_bounds(mode, row, widest[0], widest[1], ticks)) & uint64(met[row] == 0)
             done[block] = left == 0
         j = pause
+    return n
 
 
 @cache
@@ -269,19 +266,13 @@ def probe_kernel(kind: int, mode: int, use: int):
                                 out_row[_row(kind, mask, ordered, rows, k)] = 1
                             marked = max(marked, beyond)
                     elif given_mode == BY_ROW:
-                        n += _within(kind, BY_ROW, mask, ordered, rows, j, beyond, low[p], high[p], ticks)
-                        if marks:
-                            _mark(
-                                kind, BY_ROW, mask, ordered, rows, end, j, beyond, low[p], high[p], widest, ticks,
-                                out_row, done,
-                            )  # fmt: skip
+                        n += _within(
+                            kind, BY_ROW, marks, mask, ordered, rows, end, j, beyond, p, bounds, widest, out_row, done
+                        )
                     else:
-                        n += _within(kind, BY_TICK, mask, ordered, rows, j, beyond, low[p], high[p], ticks)
-                        if marks:
-                            _mark(
-                                kind, BY_TICK, mask, ordered, rows, end, j, beyond, low[p], high[p], widest, ticks,
-                                out_row, done,
-                            )  # fmt: skip
+                        n += _within(
+                            kind, BY_TICK, marks, mask, ordered, rows, end, j, beyond, p, bounds, widest, out_row, done
+                        )
                     if marks:
                         out_probe[p] |= np.uint8(n > before)
                     continue
