@@ -15,6 +15,7 @@ from typing import Any
 from watersmeet.bench import plots, report
 from watersmeet.bench.plots.vega import svg
 from watersmeet.bench.rounds import median
+from watersmeet.bench.spark import tables as of_spark
 
 ROOT = Path(__file__).parent.parent
 Row = dict[str, Any]
@@ -236,6 +237,7 @@ class Cores:
         return "\n".join([prose(about), table(["join", "batch", "route", *counts], rows)])
 
 
+FIRST, KAFKA = of_spark.TITLES["first"], of_spark.TITLES["kafka"].split(":")[0]
 OWN_CHOICE = "And what we ask of our own choice, over all joins of the run:"
 
 
@@ -256,7 +258,7 @@ class Claims:
             ([figures/{self.name}.json](figures/{self.name}.json)).
         """)]
         for title, header, rows in report.tables(self.data):
-            if title.split(":")[0] in parts:
+            if title.split(":")[0] in parts and rows:
                 kept = [i for i in range(len(header)) if any(row[i] not in ("", "-") for row in rows)]
                 shown = [[row[i] for i in kept] for row in rows]
                 lines += [f"{title[0].upper()}{title[1:]}:\n", table([header[i] for i in kept], shown)]
@@ -460,6 +462,10 @@ def blocks() -> dict[tuple[str, str], str]:
             ),
             (page, "gpu claims"): on_gpu.claims(whys),
         }
+    if (ROOT / "docs/figures/spark_bounds.json").exists():
+        bounds = Claims("spark_bounds", "watersmeet bench spark")
+        shown = ("A on Spark", "A", "B on Spark", "B", FIRST, "first", KAFKA, "kafka")
+        more |= {("docs/spark.md", "bounds measured"): bounds.measured(shown)}
     if (ROOT / "docs/figures/opencl.json").exists():
         on_opencl = Claims("opencl", "watersmeet bench index --only opencl")
         more |= {

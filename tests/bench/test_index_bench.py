@@ -12,9 +12,8 @@ import watersmeet as wm
 from watersmeet.bench import index, report
 from watersmeet.bench.checksum import AnswersDiffer
 from watersmeet.bench.claims import verdict
-from watersmeet.bench.index import claims as index_claims
 from watersmeet.bench.index import joins as index_joins
-from watersmeet.bench.index.claims import claims
+from watersmeet.bench.index.claims import adjustments, claims
 from watersmeet.bench.index.data import DISTRIBUTIONS, INCREASING, KEYS, Streams, band_for, keys
 from watersmeet.bench.index.joins import Joined
 from watersmeet.bench.index.structures import Subwindow, convergence, filled, found
@@ -239,8 +238,8 @@ def test_verdicts(ours, low, high, holds):
 
 
 def test_adjustments_are_counted_until_nothing_is_gained():
-    assert index_claims.adjustments([1.9, 0.6, 0.2, 0.11, 0.1, 0.1]) == 3
-    assert index_claims.adjustments([0.1, 0.11, 0.1]) == 0
+    assert adjustments([1.9, 0.6, 0.2, 0.11, 0.1, 0.1]) == 3
+    assert adjustments([0.1, 0.11, 0.1]) == 0
 
 
 # --- what goes wrong ----------------------------------------------------------------------------------------
