@@ -24,6 +24,7 @@ import numpy as np
 import pyarrow as pa
 
 import watersmeet as wm
+from watersmeet.engine import finder
 from watersmeet.engine.cores.collect import Collector, Layout
 from watersmeet.engine.cores.member import rows_at_home
 from watersmeet.index import INDEXES, Adaptive, BISort, Index
@@ -115,6 +116,13 @@ PREDICATES = {
 }
 
 
+#: In all of them rows are checked by other means: not at all, by row, by time. And whether times are in order.
+WINDOWS = (
+    (wm.within(10**6), True), (wm.within(ROWS), True), (wm.within(ROWS, lateness=ROWS), False),
+    (wm.last(2 * ROWS), True),
+)  # fmt: skip
+
+
 def batch(start: int, wide: bool, in_order: bool) -> pa.Table:
     rng = np.random.default_rng(start)
     x = rng.integers(0, 20, ROWS)
@@ -145,13 +153,9 @@ def run(on: str, window: Any, how: Any, wide: bool, in_order: bool, **options: A
 def with_index(index: Index) -> None:
     """All that may happen to its structures."""
     served = {"nothing": PREDICATES, "order": PREDICATES, "equality": ("equality", "both", "texts")}[index.needs]
-    windows = [
-        (wm.within(10**6), True), (wm.within(ROWS), True), (wm.within(ROWS, lateness=ROWS), False),
-        (wm.last(2 * ROWS), True),
-    ]  # fmt: skip
     for name in served:
         for wide in (False, True):
-            for window, in_order in windows:
+            for window, in_order in WINDOWS:
                 for output in ("pairs", "count"):
                     run(PREDICATES[name], window, "inner", wide, in_order, index=index, output=output, cores=1)
 
@@ -164,6 +168,18 @@ def results() -> None:
         for how in ("inner", "full", "semi"):
             for window in (wm.within(ROWS), wm.last(ROWS), wm.tumbling(ROWS)):
                 run(on, window, how, False, True, cores=1, order="inner" if how == "semi" else "none")
+
+
+def counting() -> None:
+    """Results that are only counted, where it must be known who is in them; here any number of pairs counts as many."""
+    kept, finder.KEPT = finder.KEPT, 0
+    try:
+        for name in ("equality", "band", "both"):
+            for wide in (False, True):
+                for window, in_order in WINDOWS:
+                    run(PREDICATES[name], window, "semi", wide, in_order, output="count", cores=1)
+    finally:
+        finder.KEPT = kept
 
 
 def large() -> None:
@@ -251,5 +267,5 @@ def sketches() -> None:
 JOBS: dict[str, Callable[[], None]] = {
     index.name: partial(with_index, index()) for index in reversed(INDEXES) if index is not Adaptive
 }
-JOBS |= {"results": results, "large": large, "picks": picks, "shared": shared, "sketches": sketches}
-JOBS |= {"aggregates": aggregates, "as on Spark": as_on_spark}
+JOBS |= {"results": results, "counting": counting, "large": large, "picks": picks, "shared": shared}
+JOBS |= {"sketches": sketches, "aggregates": aggregates, "as on Spark": as_on_spark}
