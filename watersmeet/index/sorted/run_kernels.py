@@ -186,18 +186,23 @@ def _search(kind, width, run, top, at, p_equal, lows, first, count, starts):
 
 
 @njit(inline="always")
-def _within(kind, mode, marks, mask, ordered, rows, end, j, beyond, p, bounds, widest, met, done):
-    """How many rows from place j on are within the bounds of batch row p; marks them, if asked to.
+def _within(kind, mode, mask, ordered, rows, j, beyond, p, low, high, ticks):
+    """How many rows from place j on are within the bounds of batch row p."""
+    least, most = bounds_of(mode, p, low, high)
+    n = uint64(0)
+    for k in range(j, beyond):
+        n += uint64(in_bounds(mode, _row(kind, mask, ordered, rows, k), least, most, ticks))
+    return n
+
+
+@njit(inline="always")
+def _mark(kind, mode, mask, ordered, rows, end, j, beyond, least, most, widest, ticks, met, done):
+    """Mark them.
 
     widest: the least and the greatest of all bounds. A block all of whose rows are marked, or out of all bounds, is
     done: where ranges overlap there is soon nothing left to mark.
     """
-    ticks = bounds.ticks
-    least, most = bounds_of(mode, p, bounds.low, bounds.high)
-    n = uint64(0)
-    for k in range(j, beyond):
-        n += uint64(in_bounds(mode, _row(kind, mask, ordered, rows, k), least, most, ticks))
-    while marks and j < beyond:
+    while j < beyond:
         block = j // uint64(BLOCK)
         pause = min(beyond, (block + uint64(1)) * uint64(BLOCK))
         if not done[block]:
@@ -210,7 +215,6 @@ def _within(kind, mode, marks, mask, ordered, rows, end, j, beyond, p, bounds, w
                 left += uint64(in_bounds(mode, row, widest[0], widest[1], ticks)) & uint64(met[row] == 0)
             done[block] = left == 0
         j = pause
-    return n
 
 
 @cache
@@ -261,20 +265,26 @@ def probe_kernel(kind: int, mode: int, use: int):
                     beyond = _range_end(kind, equal, ordered, j, end, e, key)
                     if given_mode == UNBOUNDED:
                         n += beyond - j
-                        if marks:  # lows are sorted: all from here up to `marked` is
+                    elif given_mode == BY_ROW:
+                        n += _within(kind, BY_ROW, mask, ordered, rows, j, beyond, p, low, high, ticks)
+                    else:
+                        n += _within(kind, BY_TICK, mask, ordered, rows, j, beyond, p, low, high, ticks)
+                    if marks:
+                        out_probe[p] |= np.uint8(n > before)
+                        if given_mode == UNBOUNDED:  # lows are sorted: all from here up to `marked` is
                             for k in range(max(j, marked), beyond):
                                 out_row[_row(kind, mask, ordered, rows, k)] = 1
                             marked = max(marked, beyond)
-                    elif given_mode == BY_ROW:
-                        n += _within(
-                            kind, BY_ROW, marks, mask, ordered, rows, end, j, beyond, p, bounds, widest, out_row, done
-                        )
-                    else:
-                        n += _within(
-                            kind, BY_TICK, marks, mask, ordered, rows, end, j, beyond, p, bounds, widest, out_row, done
-                        )
-                    if marks:
-                        out_probe[p] |= np.uint8(n > before)
+                        elif given_mode == BY_ROW:
+                            _mark(
+                                kind, BY_ROW, mask, ordered, rows, end, j, beyond, low[p], high[p], widest, ticks,
+                                out_row, done,
+                            )  # fmt: skip
+                        else:
+                            _mark(
+                                kind, BY_TICK, mask, ordered, rows, end, j, beyond, low[p], high[p], widest, ticks,
+                                out_row, done,
+                            )  # fmt: skip
                     continue
                 least, most = bounds_of(mode, p, low, high)
                 before = n
