@@ -174,8 +174,8 @@ class Embedded:
                 table(["window", "1K", "32K", "256K", "nested loop"], last, right=range(1, 5)),
                 prose(f"""
                     At a window of 2^23 the index is {faster:,.0f} times as fast as the loop. Small batches are where a
-                    push's fixed cost, a tenth to a fifth of a millisecond, weighs most: collect rows with `batch_rows` where you
-                    can wait for them.
+                    push's fixed cost, a tenth to a fifth of a millisecond, weighs most: collect rows with `batch_rows`
+                    where you can wait for them.
                 """),
                 prose(targets(self.data, {"A2": "equality", "B": "band", "band_last": "last(n)"})),
             ]
