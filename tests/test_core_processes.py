@@ -236,7 +236,12 @@ def test_killing_the_caller_leaves_nothing_behind():
     caller.kill()
     caller.wait()
     assert all(gone(pid) for pid in pids)
-    assert set(os.listdir("/dev/shm")) <= before
+    for _ in range(100):  # others on this machine have files there for moments
+        left = set(os.listdir("/dev/shm")) - before
+        if not left:
+            break
+        time.sleep(0.1)
+    assert not left
 
 
 def test_processes_that_end_just_as_they_are_taken_are_replaced():

@@ -1,5 +1,7 @@
 """Tuples come back as they were pushed, by row or by reference, whatever has been let go of."""
 
+import gc
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -110,9 +112,10 @@ def test_wide_tables_are_not_copied():
     values = np.arange(5000)
     wide = pa.record_batch([pa.array(values)] * len(schema), schema=schema)
     payload = Payload(schema, ALONE, by_row=True)
+    gc.collect()
     before = pa.total_allocated_bytes()
     payload.append(wide)
-    assert pa.total_allocated_bytes() == before
+    assert pa.total_allocated_bytes() <= before
     assert payload.take(np.array([4999]))[-1].to_pylist() == [4999]
 
 

@@ -377,7 +377,7 @@ def test_a_closed_join_holds_nothing():
     assert join.metrics.payload_bytes > 0
     join.close()
     gc.collect()
-    assert pa.total_allocated_bytes() == live
+    assert pa.total_allocated_bytes() <= live
     assert join.metrics.payload_bytes == 0
     assert join.metrics.stored_left == 0
 
