@@ -106,7 +106,7 @@ class Kafka:
             parts = consumer.list_topics(topic, 30).topics[topic].partitions
             consumer.assign([TopicPartition(topic, n, 0) for n in parts])
             while len(found) < left:
-                batch = consumer.consume(1000, 30)
+                batch = consumer.consume(min(1000, left - len(found)), 30)  # waits for all of them
                 assert batch, "messages are missing"
                 for message in batch:
                     assert not message.error(), message.error()

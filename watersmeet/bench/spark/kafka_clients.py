@@ -87,7 +87,7 @@ class Kafka:
             total = sum(consumer.get_watermark_offsets(part, PATIENCE_S, cached=False)[1] for part in parts)
             consumer.assign(parts)
             while len(values) < total:
-                some = consumer.consume(10_000, PATIENCE_S)
+                some = consumer.consume(min(10_000, total - len(values)), PATIENCE_S)  # waits for all of them
                 if not some:
                     raise RuntimeError(f"{topic} has {total} messages, {len(values)} could be read")
                 values += [message.value() or b"" for message in some]
