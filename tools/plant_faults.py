@@ -41,7 +41,7 @@ from faults import Fault, drawn
 
 ROOT = Path(__file__).resolve().parents[1]
 EQUIVALENT = ROOT / "tools" / "faults_equivalent.json"
-COPIED = ("watersmeet", "tests", "pyproject.toml")
+COPIED = ("watersmeet", "tests", "examples", "pyproject.toml")
 GIB = 1 << 30
 
 

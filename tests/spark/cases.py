@@ -10,6 +10,7 @@ import os
 import random
 import re
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
@@ -20,7 +21,7 @@ import pyarrow.parquet as pq
 from duck import answer
 
 import watersmeet as wm
-from watersmeet.spark import explain_join, stream_join
+from watersmeet.spark import explain_join, parquet_files, stream_join
 from watersmeet.spark.progress import counters, loads
 
 SECOND = 1_000_000
@@ -115,7 +116,10 @@ def cut(rows: list[dict], pieces: int, seed: int) -> list[list[dict]]:
     return [*parts, [nothing]]
 
 
-def read(spark, folder: Path):
+def read(spark, folder: Path, files: Sequence[str] = ()):
+    """A stream of a folder's files; where it is one of these sides by parquet_files."""
+    if folder.name in files:
+        return parquet_files(spark, str(folder), COLUMNS, maxFilesPerTrigger=1)
     return spark.readStream.schema(COLUMNS).option("maxFilesPerTrigger", 1).parquet(str(folder))
 
 
@@ -132,13 +136,13 @@ def run(frame, folder: Path):
     return query
 
 
-def joined(spark, folder: Path, cases: list[Case], **options):
+def joined(spark, folder: Path, cases: list[Case], files: Sequence[str] = (), **options):
     """All cases over the streams in this folder, as one stream of (case, l, r)."""
     from pyspark.sql import functions as F
 
     frames = []
     for number, case in enumerate(cases):
-        left, right = read(spark, folder / "left"), read(spark, folder / "right")
+        left, right = (read(spark, folder / side, files) for side in ("left", "right"))
         window = WINDOWS[case.window][0]
         given = {"route": case.wanted} | options
         assert f"route: {case.route} over" in explain_join(left, right, case.on, window, case.how, **given)

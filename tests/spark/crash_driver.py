@@ -2,9 +2,9 @@
 
     python -m spark.crash_driver FOLDER MASTER inner,left|count,three [SETTINGS, as JSON [SINK]]
 
-Streams, checkpoint and results are in the folder. The sink is Spark's own of Parquet files; or, as "batches", a
-function that writes a folder for each micro-batch (docs/clusters.md). At the end what Spark reads from it, which of
-Spark's files only those are that count, goes to answer.parquet.
+Streams, checkpoint and results are in the folder; left streams are parquet_files, right ones DataFrames. The sink is
+Spark's own of Parquet files; or, as "batches", a function that writes a folder for each micro-batch (docs/clusters.md).
+At the end what Spark reads from it, which of Spark's files only those are that count, goes to answer.parquet.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ def run_by_batch(frame, folder: Path) -> None:
 def main(folder: Path, master: str, hows: str, settings: str = "{}", sink: str = "files") -> None:
     spark = session(master, conf=CONF | {"spark.local.dir": str(folder / "local")} | json.loads(settings))
     names = tuple(hows.split(","))
-    frame = behind(spark, folder) if names == BEHIND else joined(spark, folder, [CASES[how] for how in names])
+    cases = [CASES[how] for how in names] if names != BEHIND else []
+    frame = joined(spark, folder, cases, files=["left"]) if cases else behind(spark, folder)
     print(JOINING, flush=True)
     (run_by_batch if sink == "batches" else run)(frame, folder)
     pq.write_table(spark.read.parquet(str(folder / "out")).toArrow(), folder / "answer.parquet")

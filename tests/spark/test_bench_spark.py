@@ -21,6 +21,7 @@ from watersmeet.bench.spark.pipelines import (
     IDENTITY,
     ON_REQUEST,
     OURS,
+    OURS_FILES,
     RETURNED,
     SPARK,
     SPARK_DEFAULT,
@@ -38,7 +39,7 @@ PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 # Each kind of contender once, each kind of join once.
 CHECKED = [
     ("A", OURS), ("A", DISCARD), ("A", SPARK_HDFS), ("B", OURS), ("B", CELLS), ("C", OURS), ("D", OURS),
-    ("A", TWICE), ("D", IDENTITY), ("D", SPARK),
+    ("D", OURS_FILES), ("A", TWICE), ("D", IDENTITY), ("D", SPARK),
 ]  # fmt: skip
 
 

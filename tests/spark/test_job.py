@@ -121,6 +121,14 @@ def test_a_job_joins_and_a_second_run_goes_on_from_the_checkpoint(job, spark, tm
     assert_exact(tmp_path)
 
 
+def test_workers_may_read_the_files(job, spark, tmp_path):
+    source = '[{}]\nformat = "parquet'
+    changes = {source.format(side): source.format(side) + "_files" for side in ("left", "right")}
+    ended, shown = run(job(replace=changes), spark)
+    assert (ended.totals.rows_in, ended.totals.rows_out) == (3000, assert_exact(tmp_path))
+    assert ended.totals.batches == 3 and "rows in       3,000" in shown
+
+
 def test_rows_may_be_filtered_and_computed_on_the_way_in_and_out(job, spark, tmp_path):
     changes = {
         '[left]\nformat = "parquet"': '[left]\nformat = "parquet"\nwhere = "id % 2 = 0"\nselect = ["ts", "x as y"]',
@@ -140,6 +148,8 @@ def test_rows_may_be_filtered_and_computed_on_the_way_in_and_out(job, spark, tmp
     [
         ('[left]\nformat = "parquet"', '[left]\nformat = "parkett"', "left.format: "),
         ('path = "right"', 'path = "nowhere"', "right.path: "),
+        ('"parquet"\npath = "right"', '"parquet_files"\npath = "nowhere"', "right.path: "),
+        ('"parquet"\npath = "right"', '"parquet_files"\npath = "right"\nschema = "id strange"', "right.schema: "),
         ('path = "right"', 'path = "right"\nschema = "id strange"', "right.schema: "),
         ('path = "right"', 'path = "right"\nwhere = "q > 1"', "right.where: "),
         ('path = "right"', 'path = "right"\nselect = ["q"]', "right.select: "),

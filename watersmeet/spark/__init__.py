@@ -6,5 +6,6 @@ except ImportError as error:  # pragma: no cover
     raise ImportError("watersmeet.spark needs PySpark: pip install 'watersmeet[spark]'") from error
 
 from watersmeet.spark.join import explain_join, stream_join
+from watersmeet.spark.parquet import ParquetFiles, parquet_files
 
-__all__ = ["explain_join", "stream_join"]
+__all__ = ["ParquetFiles", "explain_join", "parquet_files", "stream_join"]

@@ -19,7 +19,7 @@ def check_frame(frame: Any, side: Side) -> None:
     from pyspark.sql import DataFrame
 
     if not isinstance(frame, DataFrame) and type(frame).__name__ != "DataFrame":
-        raise TypeError(f"{side} must be a Spark DataFrame, got {type(frame).__name__}")
+        raise TypeError(f"{side} must be a Spark DataFrame, or parquet_files, got {type(frame).__name__}")
     if not frame.isStreaming:
         raise ValueError(
             f"{side} is a batch DataFrame; stream_join joins two streams: read it with spark.readStream, or join it "

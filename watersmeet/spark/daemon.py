@@ -50,6 +50,7 @@ def _import() -> None:
     from pyspark.sql.streaming.proto import StateMessage_pb2  # noqa: F401
 
     import watersmeet.spark.joiner
+    import watersmeet.spark.parquet
     import watersmeet.spark.unpacker  # noqa: F401
 
 

@@ -35,6 +35,7 @@ from watersmeet.spark.session import PACKAGES
 HOWS = ("inner", "left", "right", "full", "semi", "anti")
 AVAILABLE_NOW = "available now"
 VALUES = ("json", "arrow")
+PARQUET_FILES = "parquet_files"  # as "parquet", but that workers read them (parquet.py)
 SERVERS = "kafka.bootstrap.servers"
 SUBSCRIBED = ("subscribe", "subscribePattern", "assign")
 _KINDS = {str: "text", list: "a list of texts", dict: "a table", bool: "true or false", int: "a whole number"}
@@ -62,6 +63,10 @@ class Source:
     @property
     def is_kafka(self) -> bool:
         return is_kafka(self.format)
+
+    @property
+    def is_parquet_files(self) -> bool:
+        return self.format == PARQUET_FILES
 
 
 @dataclass(frozen=True)
@@ -178,6 +183,13 @@ def _source(table: _Table) -> Source:
         value=_kafka_only(table, place[0], "value"),
         bad_rows=table.text("bad_rows", None),
     )
+    if source.is_parquet_files:
+        for key in ("where", "select"):
+            if getattr(source, key):
+                raise table.error(key, f'is not for format = "{PARQUET_FILES}", whose rows are joined as they are; '
+                                       f'use format = "parquet"')  # fmt: skip
+        if source.path is None:
+            raise table.error("path", "is missing: the folder of the files")
     if source.value not in (None, *VALUES):
         raise table.error("value", f"must be one of {', '.join(VALUES)}, not {source.value!r}")
     if source.value is not None and source.schema is None:

@@ -60,11 +60,7 @@ class Totals:
     def add(self, record: dict[str, Any]) -> None:
         """Take in the record of one micro-batch."""
         took = record["durationMs"].get("triggerExecution", record.get("batchDuration", 0)) / 1000
-        counted = counters(record)
-        if "rows_left" in counted:
-            rows = sum(counted[name] or 0 for name in ("rows_left", "rows_right", "bad_left", "bad_right"))
-        else:
-            rows = sum(source["numInputRows"] for source in record["sources"])  # Connect has no total
+        counted, rows = counters(record), rows_in(record)
         by_side = None
         if "rows_left" in counted:
             by_side = counted["rows_left"] or 0, counted["rows_right"] or 0
@@ -150,6 +146,14 @@ def counters(progress: Any, name: str = OBSERVED) -> dict[str, Any]:
     if set(found) == {"values", "schema"}:
         return dict(zip((column["name"] for column in found["schema"]["fields"]), found["values"], strict=True))
     return found
+
+
+def rows_in(progress: Any) -> int:
+    """Rows that came in a micro-batch, by the join's counters; Spark, which gives them, may count files."""
+    counted = counters(progress)
+    if "rows_left" in counted:
+        return sum(counted[name] or 0 for name in ("rows_left", "rows_right", "bad_left", "bad_right"))
+    return sum(source["numInputRows"] for source in progress["sources"])  # Connect has no total
 
 
 def loads(counted: dict[str, Any]) -> list[dict[str, Any]]:

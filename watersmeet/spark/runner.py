@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from watersmeet.page.page import Page
     from watersmeet.page.spark import JobPage
+    from watersmeet.spark.parquet import ParquetFiles
 
 POLL_S = 0.25
 STOPPING = "stopping after this micro-batch (Ctrl-C again: at once)"
@@ -165,10 +166,14 @@ def explain(job: Job, spark: SparkSession) -> str:
         return explain_join(left, right, join.on, join.window, join.how, suffix=join.suffix, **options(job), **ALONE)
 
 
-def read(job: Job, side: Side, spark: SparkSession) -> DataFrame:
-    """One source as a streaming DataFrame."""
+def read(job: Job, side: Side, spark: SparkSession) -> DataFrame | ParquetFiles:
+    """One source as a stream."""
     source: Source = getattr(job, side)
     with blamed(job, side, spark):
+        if source.is_parquet_files:
+            from watersmeet.spark import parquet_files
+
+            return parquet_files(spark, str(source.path), source.schema, **source.options)
         reader = spark.readStream.options(**source.options)
         if source.schema is not None and not source.is_kafka:
             reader = reader.schema(source.schema)

@@ -11,7 +11,9 @@ JOINS = {
     "A": "equality", "B": "band", "B17": "band, 17 matches", "C": "inequality", "D": "left join of texts",
 }  # fmt: skip
 NOTHING = ("discard", "identity")  # pipelines that join nothing
+OURS = {"input rows/s": "watersmeet", "input rows/s, of files": "watersmeet, parquet_files"}
 NAMES = {
+    "watersmeet, files": "watersmeet, parquet_files",
     "discard": "joins nothing", "identity": "joins nothing", "spark, rocksdb": "Spark, RocksDB",
     "spark, hdfs": "Spark, in memory", "cells, rocksdb": "Spark by cells, RocksDB",
 }  # fmt: skip
@@ -41,9 +43,9 @@ def shares(run: Run) -> Iterator[Plot]:
     made, targets = [], []
     for row in run.data["ratios"]:
         bound, _, what = row["against"].partition(": ")
-        if bound in NOTHING and what == "input rows/s" and row["workload"] in JOINS:
+        if bound in NOTHING and what in OURS and row["workload"] in JOINS:
             ends = sorted(value for value in (row["value"], row.get("best")) if value is not None)
-            made.append(Point("watersmeet", JOINS[row["workload"]], row["value"], ends[0], ends[-1], 1))
+            made.append(Point(OURS[what], JOINS[row["workload"]], row["value"], ends[0], ends[-1], 1))
             targets += [row["target"]] if row.get("target") else []
     if made:
         yield Plot(

@@ -31,7 +31,7 @@ from watersmeet.bench.rounds import median
 from watersmeet.bench.spark import first, flat, kafka, skew
 from watersmeet.bench.spark.checksum import Answer
 from watersmeet.bench.spark.data import JOINS, answer, compare, part, write
-from watersmeet.bench.spark.pipelines import CONTENDERS, JOINERS, ON_REQUEST, OURS, RETURNED, SLOW, settings
+from watersmeet.bench.spark.pipelines import CONTENDERS, JOINERS, ON_REQUEST, OURS, OURS_FILES, RETURNED, SLOW, settings
 from watersmeet.bench.spark.worker import rates
 
 
@@ -196,16 +196,17 @@ class OnSpark(Bench):
 
     def compare_speeds(self, name: str) -> None:
         mine = {row["contender"]: row for row in self.results if row["workload"] == name}
-        if OURS not in mine:
-            return
-        ours = mine[OURS]
-        for contender, row in mine.items():
-            if contender != OURS:
+        for who, of in ((OURS, ""), (OURS_FILES, ", of files")):
+            for contender, row in mine.items() if who in mine else ():
+                if contender in (who, OURS_FILES):
+                    continue
+                ours = mine[who]
                 value, with_cold = (median(ours[key]) / median(row[key]) for key in ("rounds", "with_cold_rounds"))
                 goal = targets.INPUT_ROWS.get((name, contender))
                 best = ours["rows_per_s"] / row["rows_per_s"]
-                self.ratio(name, f"{contender}: input rows/s", value, goal, best=best, with_cold=with_cold)
-        if name in targets.RESULT_ROWS:
+                self.ratio(name, f"{contender}: input rows/s{of}", value, goal, best=best, with_cold=with_cold)
+        if OURS in mine and name in targets.RESULT_ROWS:
+            ours = mine[OURS]
             speed, goal = median(ours["results_rounds"]) / 1e6, targets.RESULT_ROWS[name] / 1e6
             self.ratio(name, "million result rows/s", speed, goal, best=ours["results_per_s"] / 1e6)
 

@@ -1,6 +1,7 @@
 """The contenders of `watersmeet bench spark`: what each does with the two streams.
 
     watersmeet        stream_join
+    watersmeet, files the same of parquet_files
     discard           the same pipeline up to the joiner, which looks at nothing and returns nothing
     identity          both streams through a Python function that returns what it gets, and their union: no join at all
     identity, twice   the same with as much coming out as of a join with two results a row: each row twice, with the
@@ -25,21 +26,23 @@ from watersmeet.bench.workloads import BAND
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-OURS, DISCARD, IDENTITY, TWICE = "watersmeet", "discard", "identity", "identity, twice"
+OURS, OURS_FILES, DISCARD, IDENTITY, TWICE = (
+    "watersmeet", "watersmeet, files", "discard", "identity", "identity, twice",
+)  # fmt: skip
 SPARK, SPARK_DEFAULT, SPARK_HDFS = "spark, rocksdb", "spark, rocksdb, default", "spark, hdfs"
 CELLS, CELLS_HDFS = "cells, rocksdb", "cells, hdfs"
 CONTENDERS = {
-    "A": (OURS, IDENTITY, TWICE, DISCARD, SPARK, SPARK_DEFAULT, SPARK_HDFS),
-    "B": (OURS, IDENTITY, TWICE, DISCARD, CELLS, CELLS_HDFS),
+    "A": (OURS, OURS_FILES, IDENTITY, TWICE, DISCARD, SPARK, SPARK_DEFAULT, SPARK_HDFS),
+    "B": (OURS, OURS_FILES, IDENTITY, TWICE, DISCARD, CELLS, CELLS_HDFS),
     "B17": (OURS, DISCARD),
     "C": (OURS, DISCARD),
-    "D": (OURS, IDENTITY, SPARK, SPARK_HDFS),
+    "D": (OURS, OURS_FILES, IDENTITY, SPARK, SPARK_HDFS),
     "flat": (OURS,),
     "first": (OURS,),
     "skew": (OURS,),
     "kafka": (OURS,),  # and the same without a join: kafka.py
 }
-JOINERS = (OURS, SPARK, SPARK_DEFAULT, SPARK_HDFS, CELLS, CELLS_HDFS)  # all of these give the same answer
+JOINERS = (OURS, OURS_FILES, SPARK, SPARK_DEFAULT, SPARK_HDFS, CELLS, CELLS_HDFS)  # all of these give the same answer
 SLOW = (SPARK, SPARK_DEFAULT, SPARK_HDFS, CELLS, CELLS_HDFS)  # take minutes: measured once
 RETURNED = {DISCARD: 0, IDENTITY: 1, TWICE: 2}  # rows for each that comes, of those that do not join
 # Measured only where named.
@@ -60,14 +63,18 @@ def pipeline(
     spark: SparkSession, contender: str, part: Part, folder: str, files_a_batch: int, route: str = "auto"
 ) -> DataFrame:
     """The joined stream: all columns of the left, then those of the right with _right; ours by this route."""
+    from watersmeet.spark import parquet_files
+
     schema = ", ".join(f"{name} {kind}" for name, kind in part.types.items())
 
-    def side(name: str) -> DataFrame:
+    def side(name: str) -> Any:
+        if contender == OURS_FILES:
+            return parquet_files(spark, f"{folder}/{name}", schema, maxFilesPerTrigger=files_a_batch)
         reader = spark.readStream.schema(schema).option("maxFilesPerTrigger", files_a_batch)
         return reader.parquet(f"{folder}/{name}")
 
     left, right = side("left"), side("right")
-    if contender in (OURS, DISCARD):
+    if contender in (OURS, OURS_FILES, DISCARD):
         return ours(left, right, part, contender, route)
     if contender == IDENTITY:
         return left.mapInArrow(identity, schema).union(right.mapInArrow(identity, schema))
@@ -93,7 +100,7 @@ def twice(batches: Iterator[Any]) -> Iterator[Any]:
         yield doubled
 
 
-def ours(left: DataFrame, right: DataFrame, part: Part, contender: str, route: str) -> DataFrame:
+def ours(left: Any, right: Any, part: Part, contender: str, route: str) -> DataFrame:
     import watersmeet as wm
     from watersmeet.bench.spark.discard import discarding_join
     from watersmeet.spark import stream_join
