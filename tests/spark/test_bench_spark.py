@@ -193,7 +193,7 @@ def test_sparks_own_join_is_tuned_and_slow_extras_run_only_when_named(monkeypatc
     monkeypatch.setattr(bench.OnSpark, "part", lambda self, name, contenders: ran.append((name, contenders)))
     bench.run(only=["A"], sizes=TINY)
     bench.run(only=["A"], contenders=[SPARK_DEFAULT], sizes=TINY)
-    assert ran == [("A", [OURS, IDENTITY, DISCARD, SPARK, SPARK_HDFS]), ("A", [SPARK_DEFAULT])]
+    assert ran == [("A", [OURS, OURS_FILES, IDENTITY, DISCARD, SPARK, SPARK_HDFS]), ("A", [SPARK_DEFAULT])]
     assert all(contender in CONTENDERS[name] for name, contender in ON_REQUEST)
     assert all(contender in CONTENDERS[name] for name, contender in targets.INPUT_ROWS)
 

@@ -40,12 +40,12 @@ SHOWN = ["ship", "station", "ts", "ts_right", "lon", "lon_right"]  # as many as 
 
 JOB = f"""\
 [left]
-format = "parquet"
+format = "parquet_files"
 path = "reports"
 options.maxFilesPerTrigger = 1
 
 [right]
-format = "parquet"
+format = "parquet_files"
 path = "contacts"
 options.maxFilesPerTrigger = 1
 
