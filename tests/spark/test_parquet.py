@@ -7,6 +7,7 @@ import decimal
 import os
 import random
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -14,7 +15,7 @@ from pyspark.errors import AnalysisException, StreamingQueryException
 
 import watersmeet as wm
 from watersmeet.spark import explain_join, parquet_files, stream_join
-from watersmeet.spark.parquet import read
+from watersmeet.spark.parquet import BYTES, read
 from watersmeet.spark.progress import counters
 from watersmeet.spark.schemas import arrow_schema
 
@@ -93,13 +94,14 @@ WIDER = [
     (pa.uint32(), "bigint"), (pa.float32(), "double"), (pa.decimal128(5, 2), "decimal(9,2)"),
     (pa.dictionary(pa.int32(), pa.string()), "string"), (pa.large_string(), "string"), (pa.large_binary(), "binary"),
     (pa.timestamp("ms", "UTC"), "timestamp"), (pa.timestamp("us", "Asia/Tokyo"), "timestamp"),
-    (pa.timestamp("ms"), "timestamp_ntz"), (pa.large_list(pa.int32()), "array<int>"),
+    (pa.timestamp("ms"), "timestamp_ntz"), (pa.large_list(pa.int32()), "array<int>"), (pa.uint64(), "decimal(20,0)"),
+    (pa.binary(1), "binary"), (pa.json_(), "string"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("kind, wanted", WIDER, ids=lambda value: str(value))
 def test_narrower_types_are_read_as_by_spark(spark, tmp_path, kind, wanted):
-    values = {"string": ["a", None, ""], "binary": [b"a", None, b""], "array<int>": [[1], None, []]}
+    values = {"string": ["a", None, "b"], "binary": [b"a", None, b"b"], "array<int>": [[1], None, []]}
     column = pa.array(values.get(wanted, [1, None, 100]), kind)
     (tmp_path / "in").mkdir()
     pq.write_table(pa.table({"c": column}), tmp_path / "in" / "a.parquet")
@@ -130,6 +132,38 @@ def test_files_are_read_in_pieces(tmp_path):
     pq.write_table(long, tmp_path / "a.parquet", use_dictionary=False, compression="none")
     pieces = list(read(f"file:{tmp_path}/a.parquet", long.schema))
     assert 2 <= len(pieces) <= 6 and pa.Table.from_batches(pieces).equals(long)
+    assert len(list(read(f"file:{tmp_path}/a.parquet", long.select(["n"]).schema))) == 1  # the texts do not count
+
+
+def test_texts_that_a_file_has_once_for_many_rows_are_read_in_pieces(tmp_path):
+    table = pa.table({"s": pa.array(["x" * 2000] * 200_000)})
+    pq.write_table(table, tmp_path / "a.parquet")
+    assert (tmp_path / "a.parquet").stat().st_size < 1 << 20
+    pieces = list(read(f"file:{tmp_path}/a.parquet", table.schema))
+    assert max(piece.nbytes for piece in pieces) <= BYTES + 4096 and pa.Table.from_batches(pieces).equals(table)
+
+
+def test_a_file_is_not_held_as_a_whole(tmp_path):
+    table = pa.table({"n": np.random.default_rng(1).integers(0, 2**62, 4_000_000)})
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=200_000, use_dictionary=False, compression="none")
+    schema, size = table.schema, table.nbytes
+    del table
+    before = pa.total_allocated_bytes()
+    most = max(pa.total_allocated_bytes() - before for _ in read(f"file:{tmp_path}/a.parquet", schema))
+    assert most < size // 2
+
+
+def test_damage_to_a_file_is_noticed(tmp_path):
+    schema = pa.schema([("n", pa.int64())])
+    pq.write_table(
+        pa.table({"n": range(1000)}), tmp_path / "a.parquet", use_dictionary=False, compression="none",
+        write_page_checksum=True,
+    )  # fmt: skip
+    file = bytearray((tmp_path / "a.parquet").read_bytes())
+    file[file.index((500).to_bytes(8, "little"))] ^= 1
+    (tmp_path / "a.parquet").write_bytes(file)
+    with pytest.raises(ValueError, match=r"a\.parquet cannot be read as Parquet: .*CRC"):
+        list(read(f"file:{tmp_path}/a.parquet", schema))
 
 
 def refused(path, table: pa.Table, schema: pa.Schema, error, match: str) -> None:
@@ -180,14 +214,29 @@ def test_times_of_an_older_calendar_are_refused(spark, tmp_path, kind):
     assert same(ours(tmp_path / "1950", schema), spark.read.parquet(str(tmp_path / "1950")).toArrow())
     with pytest.raises(ValueError, match="column 'ts' of .* has times before 1900"):
         ours(tmp_path / "1850", schema)
-    early = pa.table({"day": [datetime.date(1500, 1, 1)]})
-    for version, legacy in (("2.4.8", True), ("3.5.0", False)):
-        pq.write_table(early.replace_schema_metadata({"org.apache.spark.version": version}), tmp_path / "a.parquet")
-        if legacy:
-            with pytest.raises(ValueError, match="column 'day' of .* has times before 1900"):
-                ours(tmp_path, early.schema)
-        else:
-            assert ours(tmp_path, early.schema).equals(early)
+
+
+EARLY = {
+    "day": pa.array([datetime.date(1500, 1, 1), None]), "ts": pa.array([-(10**16)] * 2, pa.timestamp("us", "UTC")),
+    "ns": pa.array([-3 * 10**18] * 2, pa.timestamp("ns")), "in": pa.array([[TIME], []], pa.list_(pa.timestamp("us"))),
+    "update": pa.array([{"date": 1}, {"date": None}]),
+}  # fmt: skip
+#: versions of Spark that count as we do: of times as such, and as INT96
+SINCE = {"2.4.8": (False, False), "3.0.3": (True, False), "3.1.0": (True, True), "10.0.0": (True, True),
+         "unknown": (True, True)}  # fmt: skip
+
+
+@pytest.mark.parametrize("version", SINCE)
+@pytest.mark.parametrize("name, int96", [*((name, False) for name in EARLY), ("ts", True)])
+def test_times_by_the_version_of_their_writer(tmp_path, version, name, int96):
+    wanted = pa.schema([(name, pa.timestamp("us") if name == "ns" else EARLY[name].type)])
+    table = pa.table({name: EARLY[name]}, metadata={"org.apache.spark.version": version})
+    pq.write_table(table, tmp_path / "a.parquet", use_deprecated_int96_timestamps=int96)
+    if SINCE[version][int96] or name == "update":
+        assert ours(tmp_path, wanted).column(0).cast(EARLY[name].type).equals(table.column(0))
+    else:
+        with pytest.raises(ValueError, match=f"column '{name}' of .* has times before 1900"):
+            ours(tmp_path, wanted)
 
 
 def test_what_is_no_parquet_is_named(tmp_path):
@@ -275,6 +324,42 @@ def test_plans_errors_and_options(spark, tmp_path):
         stream_join(left, "files", "l.k = r.k", window)
     with pytest.raises(AnalysisException, match="PATH_NOT_FOUND"):
         parquet_files(spark, str(tmp_path / "nowhere"), COLUMNS)
+    for path in (None, 7, left):
+        with pytest.raises(TypeError, match="path must be a folder of Parquet files, got"):
+            parquet_files(spark, path)
+    assert parquet_files(spark, tmp_path / "left").columns == left.columns
     wrong = parquet_files(spark, str(tmp_path / "left"), "ts timestamp, k string")
     with pytest.raises(StreamingQueryException, match="column 'k' of file:.* has type int32, and .* says string"):
         run(stream_join(wrong, wrong, "l.k = r.k", window), tmp_path)
+
+
+@pytest.mark.parametrize(
+    "name, value",
+    [
+        ("spark.sql.caseSensitive", "true"), ("spark.sql.parquet.int96RebaseModeInRead", "LEGACY"),
+        ("spark.sql.parquet.int96TimestampConversion", "true"), ("spark.sql.parquet.fieldId.read.enabled", "true"),
+    ],
+)  # fmt: skip
+def test_settings_by_which_spark_reads_otherwise_are_refused(spark, tmp_path, name, value):
+    write(tmp_path / "left", [tuples(1, 5)])
+    spark.conf.set(name, value)
+    try:
+        with pytest.raises(ValueError, match=f"{name} is '{value}', by which Spark reads Parquet in a way"):
+            parquet_files(spark, str(tmp_path / "left"))
+    finally:
+        spark.conf.unset(name)
+    for option, said in (("datetimeRebaseMode", "legacy"), ("IgnoreCorruptFiles", True)):
+        with pytest.raises(ValueError, match=f"option '{option}' is '{str(said).lower()}', by which Spark reads"):
+            parquet_files(spark, str(tmp_path / "left"), COLUMNS, **{option: said})
+
+
+def test_folders_and_columns_by_which_spark_reads_otherwise_are_refused(spark, tmp_path):
+    write(tmp_path / "day=2", [tuples(1, 5)])  # with or without a column of that name in its files
+    for schema in (None, COLUMNS, f"{COLUMNS}, day int"):
+        with pytest.raises(ValueError, match="is partitioned by column 'day', which is in the names of its folders"):
+            parquet_files(spark, str(tmp_path), schema)
+    from pyspark.sql.types import IntegerType, StructField, StructType
+
+    new = StructType([StructField("k", IntegerType(), metadata={"EXISTS_DEFAULT": "7"})])
+    with pytest.raises(ValueError, match="column 'k' has a default value for files that do not have it"):
+        parquet_files(spark, str(tmp_path / "day=2"), new)

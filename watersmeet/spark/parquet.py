@@ -13,6 +13,7 @@ or the query ends with an error that names file and column; nothing is converted
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -34,10 +35,23 @@ LISTED = "path string, modificationTime timestamp, length bigint, content binary
 #: Rows that are read at a time, and their bytes: a portion of the router's (router.py).
 ROWS = 1 << 19
 BYTES = 64 << 20
-#: By which files of Spark's say that their early times are of another calendar; those of versions before 3 always are.
-_LEGACY = (b"org.apache.spark.legacyINT96", b"org.apache.spark.legacyDateTime")
+#: Rows that are read at a time of columns whose size the file does not tell: texts, which it may have once for many.
+ROWS_OF_TEXT = 1 << 16
+#: What sessions and options may say of how Spark reads Parquet, and the values by which it reads as we do.
+_SETTINGS = {
+    "spark.sql.caseSensitive": ("false",),
+    "spark.sql.parquet.datetimeRebaseModeInRead": ("CORRECTED", "EXCEPTION"),
+    "spark.sql.parquet.int96RebaseModeInRead": ("CORRECTED", "EXCEPTION"),
+    "spark.sql.parquet.int96TimestampConversion": ("false",),
+    "spark.sql.parquet.fieldId.read.enabled": ("false",),
+}
+_OPTIONS = {"datetimerebasemode": ("CORRECTED", "EXCEPTION"), "int96rebasemode": ("CORRECTED", "EXCEPTION"),
+            "ignorecorruptfiles": ("false",), "ignoremissingfiles": ("false",)}  # fmt: skip
+_DEFAULT = "EXISTS_DEFAULT"  # in a column's metadata: its value in files that do not have it
+#: By which files of Spark's say that their early times are of another calendar; those of old versions always are.
+_LEGACY_INT96, _LEGACY = b"org.apache.spark.legacyINT96", b"org.apache.spark.legacyDateTime"
 _VERSION = b"org.apache.spark.version"
-_YEAR_1900 = np.datetime64("1900-01-01", "us")
+_YEAR_1900 = np.datetime64("1900-01-01")
 
 
 class ParquetFiles:
@@ -61,9 +75,9 @@ class ParquetFiles:
         return f"ParquetFiles[{', '.join(f'{each.name}: {each.dataType.simpleString()}' for each in self.schema)}]"
 
 
-def parquet_files(spark: SparkSession, path: str, schema: Any = None, **options: Any) -> ParquetFiles:
+def parquet_files(spark: SparkSession, path: str | os.PathLike, schema: Any = None, **options: Any) -> ParquetFiles:
     """A folder of Parquet files that others are added to, as one side of a `stream_join`: as
-    `spark.readStream.schema(schema).parquet(path)`, about twice as fast.
+    `spark.readStream.schema(schema).parquet(path)`, about twice as fast where a micro-batch has several files.
 
     path: a folder, or a pattern of folders, that every worker can open as files of its machine. Folders that are
         partitioned by columns (`day=2026-01-01/`), and what lies in object stores, is for `spark.readStream`.
@@ -72,13 +86,48 @@ def parquet_files(spark: SparkSession, path: str, schema: Any = None, **options:
 
     Numbers of input rows in the query's own progress are of files then; rows are in its counters (`rows_left`, ...).
     """
+    if not isinstance(path, str | os.PathLike):
+        raise TypeError(f"path must be a folder of Parquet files, got {type(path).__name__}")
+    folder = os.fspath(path)
     given = {name: str(value).lower() if isinstance(value, bool) else value for name, value in options.items()}
+    _check_settings(spark, given)
     if schema is None:
-        found = spark.read.options(**given).parquet(path).schema
+        found = spark.read.options(**given).parquet(folder).schema
     else:
-        found = spark.readStream.schema(schema).options(**given).parquet(path).schema
-    listed = spark.readStream.format("binaryFile").schema(LISTED).options(**given).load(path).select("path")
-    return ParquetFiles(listed, found)
+        found = spark.readStream.schema(schema).options(**given).parquet(folder).schema
+    listed = spark.readStream.format("binaryFile").schema(LISTED).options(**given).load(folder)
+    _check_columns(folder, found, listed.columns)
+    return ParquetFiles(listed.select("path"), found)
+
+
+def _check_settings(spark: SparkSession, options: dict[str, Any]) -> None:
+    said = [(f"option {name!r}", str(value), _OPTIONS.get(name.lower())) for name, value in options.items()]
+    for name, fine in _SETTINGS.items():
+        value = spark.conf.get(name, fine[0])
+        said.append((name, fine[0] if value is None else value, fine))
+    for what, value, allowed in said:
+        if allowed is not None and value.lower() not in [each.lower() for each in allowed]:
+            raise ValueError(
+                f"{what} is {value!r}, by which Spark reads Parquet in a way that parquet_files does not know: leave "
+                f"it at {allowed[0]!r}, or read with spark.readStream.parquet"
+            )
+
+
+def _check_columns(folder: str, schema: StructType, listed: list[str]) -> None:
+    """listed: columns of files as such; those of partitioned folders come with them."""
+    own = {field.partition(" ")[0] for field in LISTED.split(", ")}
+    for name in listed:
+        if name not in own:
+            raise ValueError(
+                f"{folder} is partitioned by column {name!r}, which is in the names of its folders: read it with "
+                f"spark.readStream.parquet"
+            )
+    for field in schema:
+        if _DEFAULT in (field.metadata or {}):
+            raise ValueError(
+                f"column {field.name!r} has a default value for files that do not have it, which parquet_files does "
+                f"not know: read them with spark.readStream.parquet"
+            )
 
 
 def frame_of(stream: Any) -> Any:
@@ -114,10 +163,7 @@ def read(path: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         int96 = {column.path for column in map(file.schema.column, range(len(file.schema)))
                  if column.physical_type == "INT96"}  # fmt: skip
         about = file.metadata.metadata or {}
-        legacy = any(key in about for key in _LEGACY) or int(about.get(_VERSION, b"3").partition(b".")[0]) < 3
-        size = sum(file.metadata.row_group(n).total_byte_size for n in range(file.metadata.num_row_groups))
-        most = max(1, min(ROWS, BYTES * file.metadata.num_rows // max(size, 1)))
-        for batch in _batches(path, file, most, names):
+        for batch in _batches(path, file, names):
             columns = []
             for field in schema:
                 place = places[field.name]
@@ -126,7 +172,7 @@ def read(path: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
                     continue
                 name = found.field(place).name
                 column = batch.column(batch.schema.get_field_index(name))
-                if legacy:
+                if _of_another_calendar(about, name in int96):
                     _check_calendar(path, name, column)
                 columns.append(_as(path, name, column, field.type, name in int96))
             yield pa.RecordBatch.from_arrays(columns, schema=schema)
@@ -141,23 +187,41 @@ def _opened(path: str) -> pq.ParquetFile:
         )
     local = "/" + rest.lstrip("/")
     try:
-        return pq.ParquetFile(local, coerce_int96_timestamp_unit="us")
+        # Not buffered ahead, which would hold a whole file, and with checks of what lay on a disk, as Spark has them.
+        return pq.ParquetFile(
+            local, coerce_int96_timestamp_unit="us", pre_buffer=False, page_checksum_verification=True
+        )
     except FileNotFoundError:
         raise FileNotFoundError(f"{local}, which Spark has found, is not there for this worker") from None
-    except (pa.ArrowInvalid, OSError) as error:
+    except (pa.ArrowException, OSError) as error:
         raise ValueError(f"{local} cannot be read as Parquet: {error}") from None
 
 
-def _batches(path: str, file: pq.ParquetFile, most: int, names: list[str]) -> Iterator[pa.RecordBatch]:
+def _batches(path: str, file: pq.ParquetFile, names: list[str]) -> Iterator[pa.RecordBatch]:
     if not names:  # of no column here, but its rows count
-        for start in range(0, file.metadata.num_rows, most):
-            rows = min(most, file.metadata.num_rows - start)
+        for start in range(0, file.metadata.num_rows, ROWS):
+            rows = min(ROWS, file.metadata.num_rows - start)
             yield pa.RecordBatch.from_arrays([pa.nulls(rows)], names=[""])
         return
     try:
-        yield from file.iter_batches(most, columns=names, use_threads=False)
-    except (pa.ArrowInvalid, OSError) as error:
+        for batch in file.iter_batches(_rows_at_a_time(file, names), columns=names, use_threads=False):
+            parts = max(1, -(-batch.nbytes // BYTES))
+            step = max(1, -(-batch.num_rows // parts))
+            for start in range(0, batch.num_rows, step):
+                yield batch.slice(start, step)
+    except (pa.ArrowException, OSError) as error:
         raise ValueError(f"{path} cannot be read as Parquet: {error}") from None
+
+
+def _rows_at_a_time(file: pq.ParquetFile, names: list[str]) -> int:
+    """By the bytes of these columns; in files they may be fewer than in memory."""
+    wanted = tuple(f"{name}." for name in names)
+    groups = [file.metadata.row_group(n) for n in range(file.metadata.num_row_groups)]
+    chunks = [group.column(n) for group in groups for n in range(group.num_columns)]
+    size = sum(chunk.total_uncompressed_size for chunk in chunks if f"{chunk.path_in_schema}.".startswith(wanted))
+    fixed = all(pa.types.is_primitive(file.schema_arrow.field(name).type) for name in names)
+    most = ROWS if fixed else ROWS_OF_TEXT
+    return max(1, min(most, BYTES * file.metadata.num_rows // max(size, 1)))
 
 
 def _place(path: str, schema: pa.Schema, name: str) -> int | None:
@@ -176,6 +240,8 @@ def _place(path: str, schema: pa.Schema, name: str) -> int | None:
 
 def _as(path: str, name: str, column: pa.Array, wanted: pa.DataType, int96: bool) -> pa.Array:
     """A column as Spark would read it."""
+    if isinstance(column.type, pa.BaseExtensionType):  # JSON, say, which is text
+        column = column.storage
     found = column.type
     if int96:  # how Spark writes its times: in UTC, which Arrow does not say
         column, found = column.cast(pa.timestamp("us", "UTC")), pa.timestamp("us", "UTC")
@@ -188,7 +254,7 @@ def _as(path: str, name: str, column: pa.Array, wanted: pa.DataType, int96: bool
         raise TypeError(f"column {name!r} of {path} has type {found}, and the schema says {wanted}{hint}")
     try:
         return column.cast(wanted)
-    except pa.ArrowInvalid as error:
+    except pa.ArrowException as error:
         raise ValueError(f"column {name!r} of {path}, of type {found}, is not {wanted}: {error}") from None
 
 
@@ -210,6 +276,10 @@ def _holds(wanted: pa.DataType, found: pa.DataType) -> bool:
     if kinds.is_decimal(wanted) and kinds.is_decimal(found):
         whole = wanted.precision - wanted.scale
         return wanted.scale >= found.scale and whole >= found.precision - found.scale
+    if kinds.is_uint64(found):  # what Spark takes it for
+        return wanted == pa.decimal128(20, 0)
+    if kinds.is_fixed_size_binary(found):
+        return kinds.is_binary(wanted)
     if kinds.is_list(wanted) and (kinds.is_list(found) or kinds.is_large_list(found)):
         return _holds(wanted.value_type, found.value_type)
     if kinds.is_map(wanted) and kinds.is_map(found):
@@ -221,15 +291,30 @@ def _holds(wanted: pa.DataType, found: pa.DataType) -> bool:
     return any(first(wanted) and large(found) for first, large in text)
 
 
+def _of_another_calendar(about: dict[bytes, bytes], int96: bool) -> bool:
+    """Whether the writer of a file, by what it says of itself, counted early times otherwise."""
+    key, since = (_LEGACY_INT96, (3, 1)) if int96 else (_LEGACY, (3, 0))
+    version = re.match(rb"(\d+)\.(\d+)", about.get(_VERSION, b""))
+    return key in about or (version is not None and tuple(map(int, version.groups())) < since)
+
+
 def _check_calendar(path: str, name: str, column: pa.Array) -> None:
     """Of files whose writer counted early times by another calendar: there must be none before 1900."""
-    if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
-        least = pc.min(column.cast(pa.timestamp("us", getattr(column.type, "tz", None)))).value
-        if least is None or np.datetime64(least, "us") >= _YEAR_1900:
-            return
-    elif not pa.types.is_nested(column.type) or not re.search("timestamp|date", str(column.type)):
+    kind = column.type
+    if not _has_times(kind):
         return
+    if not pa.types.is_nested(kind):
+        counted, unit = (pa.int32(), "D") if pa.types.is_date(kind) else (pa.int64(), kind.unit)
+        least = pc.min(column.cast(counted)).as_py()
+        if least is None or least >= _YEAR_1900.astype(f"datetime64[{unit}]").astype(np.int64):
+            return
     raise ValueError(
         f"column {name!r} of {path} has times before 1900, or in lists or structs, of a calendar that Spark has given "
         f"up since: read it with spark.readStream.parquet"
     )
+
+
+def _has_times(kind: pa.DataType) -> bool:
+    if pa.types.is_nested(kind):
+        return any(_has_times(kind.field(n).type) for n in range(kind.num_fields))
+    return pa.types.is_timestamp(kind) or pa.types.is_date32(kind)

@@ -51,8 +51,8 @@ def shares(run: Run) -> Iterator[Plot]:
         yield Plot(
             plain(run.name, "share"), "Spark", "Share of a pipeline that joins nothing",
             "Input rows/s of ours, of those of the same pipeline with a joiner that looks at nothing: 1 would be a "
-            "join "
-            "that costs nothing. By the medians; the rule reaches to what the best rounds give.",
+            "join that costs nothing. The pipeline reads its files by Spark; by parquet_files ours does not. By the "
+            "medians; the rule reaches to what the best rounds give.",
             Axis("", names=True), Axis("share", log=False), made, kind="bars",
             line=(max(targets), f"target, {max(targets):g}") if targets else None,
         )  # fmt: skip

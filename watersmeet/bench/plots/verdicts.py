@@ -17,7 +17,7 @@ VERDICTS = ("yes", "in part", "no", "not judged")
 AGAINST = {
     "discard: input rows/s": "a pipeline that joins nothing, rows/s in",
     "identity: input rows/s": "a pipeline that joins nothing, rows/s in",
-    "identity: input rows/s, of files": "a pipeline that joins nothing, rows/s in of parquet_files",
+    "identity: input rows/s, of files": "a pipeline that joins nothing and reads by Spark, rows/s in of parquet_files",
     "spark, rocksdb: input rows/s": "Spark's own join, RocksDB, rows/s in",
     "spark, hdfs: input rows/s": "Spark's own join, state in memory, rows/s in",
     "cells, rocksdb: input rows/s": "Spark's workaround by cells, RocksDB, rows/s in",

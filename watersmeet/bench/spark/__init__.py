@@ -202,7 +202,7 @@ class OnSpark(Bench):
                     continue
                 ours = mine[who]
                 value, with_cold = (median(ours[key]) / median(row[key]) for key in ("rounds", "with_cold_rounds"))
-                goal = targets.INPUT_ROWS.get((name, contender))
+                goal = targets.INPUT_ROWS.get((name, contender)) if who == OURS else None  # others read by Spark
                 best = ours["rows_per_s"] / row["rows_per_s"]
                 self.ratio(name, f"{contender}: input rows/s{of}", value, goal, best=best, with_cold=with_cold)
         if OURS in mine and name in targets.RESULT_ROWS:
