@@ -7,10 +7,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numba
 import pytest
+from numba.core.caching import IndexDataCacheFile
 
 from watersmeet import machine_code
 
@@ -93,3 +95,17 @@ def test_nobody_with_a_package_of_somebody_else_can_import_it(tmp_path):
         [sys.executable, "-c", "import watersmeet"], check=True, user=65534, cwd="/",
         env={"PATH": os.environ["PATH"], "PYTHONPATH": str(tmp_path), "HOME": "/nowhere", "TMPDIR": str(scratch)},
     )  # fmt: skip
+
+
+def test_kernels_that_are_saved_at_the_same_time_are_all_kept(tmp_path):
+    """As by several processes: the list of files is read, changed and written by one at a time."""
+
+    def save(first: int) -> None:
+        file = IndexDataCacheFile(str(tmp_path), "kernel", 1)
+        for number in range(first, first + 25):
+            file.save(number, f"machine code {number}")
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(save, range(0, 100, 25)))
+    found = IndexDataCacheFile(str(tmp_path), "kernel", 1)
+    assert [found.load(number) for number in range(100)] == [f"machine code {number}" for number in range(100)]

@@ -4,14 +4,21 @@ Numba keeps them beside the source, or where that cannot be written, in the user
 cluster often has neither: a package that belongs to somebody else, and no home. Numba then refuses to import anything.
 So there they are kept in a folder of Spark's, or a temporary one, that belongs to this user alone, for what lies in it
 is run. `NUMBA_CACHE_DIR` goes before all of this.
+
+Several processes may compile at once. Numba reads, changes and writes the list of a kernel's files, so of two that do
+so at the same time one's file would be lost, or even taken for the other's: here they take turns.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
-import sys
 import tempfile
 from pathlib import Path
+from typing import Any
+
+import numba
+from numba.core.caching import IndexDataCacheFile
 
 _VARIABLE = "NUMBA_CACHE_DIR"
 
@@ -22,8 +29,7 @@ def place(package: Path = Path(__file__).parent) -> None:
         return
     folder = str(_of_our_own())
     os.environ[_VARIABLE] = folder
-    if "numba" in sys.modules:  # which has read its settings already
-        sys.modules["numba"].config.CACHE_DIR = folder
+    numba.config.CACHE_DIR = folder  # type: ignore[attr-defined]  # it has read its settings already
 
 
 def _of_user() -> Path:
@@ -52,4 +58,23 @@ def _of_our_own() -> Path:
     return Path(tempfile.mkdtemp(prefix="watersmeet-kernels-"))
 
 
+_save = IndexDataCacheFile.save
+
+
+def _save_in_turn(self: Any, key: Any, data: Any) -> None:
+    try:
+        folder = os.open(os.path.dirname(self._index_path), os.O_RDONLY)
+    except OSError:  # it is for Numba to make the folder, or to say that it cannot
+        return _save(self, key, data)
+    try:
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX)
+        except OSError:  # a file system without locks
+            pass
+        _save(self, key, data)
+    finally:
+        os.close(folder)
+
+
 place()
+IndexDataCacheFile.save = _save_in_turn  # type: ignore[method-assign]

@@ -10,7 +10,6 @@ For images and machines that start often; a join that is run again finds its ker
 
 from __future__ import annotations
 
-import fcntl
 import gc
 import os
 from collections.abc import Callable
@@ -55,30 +54,12 @@ class Kernels:
 def warm(processes: int | None = None, done: Callable[[str], None] = lambda name: None) -> Kernels:
     """Compile what is not in the cache; `done` hears of each job that is."""
     found = Kernels()
-    with ProcessPoolExecutor(processes or os.cpu_count(), get_context("spawn"), _one_at_a_time) as pool:
+    with ProcessPoolExecutor(processes or os.cpu_count(), get_context("spawn")) as pool:
         for future in as_completed([pool.submit(job, name) for name in JOBS]):
             name, kernels = future.result()
             found += kernels
             done(name)
     return found
-
-
-def _one_at_a_time() -> None:
-    """Numba reads, changes and writes the list of a kernel's files: of two processes at once, one's file would be lost,
-    or even taken for the other's."""
-    from numba.core.caching import IndexDataCacheFile
-
-    save = IndexDataCacheFile.save
-
-    def locked(self: Any, key: Any, data: Any) -> None:
-        folder = os.open(os.path.dirname(self._index_path), os.O_RDONLY)
-        try:
-            fcntl.flock(folder, fcntl.LOCK_EX)
-            save(self, key, data)
-        finally:
-            os.close(folder)
-
-    IndexDataCacheFile.save = locked  # type: ignore[method-assign]
 
 
 def job(name: str) -> tuple[str, Kernels]:
