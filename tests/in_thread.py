@@ -2,6 +2,7 @@
 
 import socket
 import threading
+from collections import deque
 
 from watersmeet.engine.cores import process
 from watersmeet.engine.cores.channel import Channel
@@ -9,7 +10,7 @@ from watersmeet.engine.cores.channel import Channel
 
 class InThread(process.Process):
     pid = 0
-    idle = []
+    idle = deque()
 
     def __init__(self):
         ours, theirs = socket.socketpair()

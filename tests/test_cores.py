@@ -5,6 +5,7 @@ Cores are threads here; `test_core_processes.py` has what only processes can sho
 
 import functools
 import os
+import threading
 from collections import Counter
 from dataclasses import replace
 
@@ -280,3 +281,28 @@ def test_runs_are_merged(runs):
     merge(words, starts, order)
     assert sorted(order) == list(range(words.size))
     assert words[order].tolist() == sorted(words.tolist())
+
+
+def test_the_end_of_a_join_waits_for_who_is_looking_at_it(threads):
+    """A page, say: both ask the cores."""
+    join = wm.StreamJoin("l.k = r.k", wm.last(10), cores=2, route="hash")
+    join.push(left=pa.table({"k": [1]}), right=pa.table({"k": [1]}))
+    team = join._core
+    assert isinstance(team, Team)
+    looking, looked = threading.Event(), threading.Event()
+
+    def look():
+        looking.set()
+        looked.wait()
+
+    looker = threading.Thread(target=join._calls.if_free, args=[look])
+    looker.start()
+    looking.wait()
+    ender = threading.Thread(target=join.__exit__, args=[None, None, None])
+    ender.start()
+    ender.join(0.2)
+    assert ender.is_alive() and not team.ended
+    looked.set()
+    ender.join()
+    looker.join()
+    assert team.ended

@@ -281,7 +281,7 @@ class StreamJoin(Generic[Answer]):
         self._part_with_cores()
 
     def _part_with_cores(self) -> None:
-        with uninterrupted():
+        with self._calls.turn("the end"), uninterrupted():  # a page may be asking the cores just now
             self._workers.stop()
             if isinstance(self._core, Team):
                 self._core.end()

@@ -76,7 +76,7 @@ class Page:
                 self._popen.stdin.write(line)
                 self._popen.stdin.flush()
                 return True
-            except OSError:  # it has ended, or was ended
+            except (OSError, ValueError):  # it has ended, or was ended, if just now
                 return False
 
     @property

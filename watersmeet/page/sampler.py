@@ -76,8 +76,10 @@ class Sampler:
         while self._sample():
             time.sleep(self._every)
         join = self._join()
-        if join is not None and join._calls.watcher is self:
-            join._calls.watcher = None  # a page that is closed costs nothing
+        if join is not None:
+            with join._calls.turn("a page's end"):
+                if join._calls.watcher is self:
+                    join._calls.watcher = None  # a page that is closed costs nothing
 
     def _sample(self) -> bool:
         """Show how it goes; False: that is of no use any more."""
@@ -101,14 +103,15 @@ class Sampler:
 
 def page_of(join: StreamJoin[Any], address: str | int | None, token: str | None, every: float = EVERY) -> Page:
     """The page of a join; the one that it has, if none in particular is asked for."""
-    known = join._calls.watcher
-    if isinstance(known, Sampler) and not known.page.closed:
-        if address is not None or token is not None:
-            raise ValueError(f"address: the join has a page already, at {known.page.address}; close that first")
-        return known.page
-    page = Page(str(join._asked.on), "embedded", address, token)
-    join._calls.watcher = Sampler(join, page, every)
-    return page
+    with join._calls.turn("page"):
+        known = join._calls.watcher
+        if isinstance(known, Sampler) and not known.page.closed:
+            if address is not None or token is not None:
+                raise ValueError(f"address: the join has a page already, at {known.page.address}; close that first")
+            return known.page
+        page = Page(str(join._asked.on), "embedded", address, token)
+        join._calls.watcher = Sampler(join, page, every)
+        return page
 
 
 def look(join: StreamJoin[Any]) -> dict[str, Any]:

@@ -14,8 +14,8 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
+from collections import deque
 from typing import Any, ClassVar
 
 import numpy as np
@@ -35,7 +35,8 @@ IDLE = 60.0
 class Process:
     """A process, which may have a join to work for."""
 
-    idle: ClassVar[list[Process]] = []  #: without a join; each kind waits among its own
+    #: Without a join; each kind waits among its own. Given back also by the garbage collector, at any time: no locks.
+    idle: ClassVar[deque[Process]] = deque()
 
     def __init__(self) -> None:
         if not sys.executable:
@@ -82,16 +83,10 @@ class Process:
         self._popen.wait()
 
 
-_lock = threading.Lock()
-
-
 def lease(count: int) -> list[Process]:
     """So many processes, started or about to."""
-    with _lock:
-        idle = Process.idle
-        waiting, idle[:] = idle[:count], idle[count:]
-    found = []
-    for process in waiting:
+    found: list[Process] = []
+    while len(found) < count and (process := _without_a_join()) is not None:
         if process.answers("awake"):  # else it has ended, or was about to
             found.append(process)
         else:
@@ -99,19 +94,23 @@ def lease(count: int) -> list[Process]:
     return found + [Process() for _ in range(count - len(found))]
 
 
+def _without_a_join() -> Process | None:
+    try:
+        return Process.idle.popleft()
+    except IndexError:
+        return None
+
+
 def give_back(processes: list[Process]) -> None:
     """They have no join any more."""
-    with _lock:
-        for process in processes:
-            process.idle.append(process)
+    for process in processes:
+        process.idle.append(process)
 
 
 @atexit.register
 def end_idle() -> None:
-    with _lock:
-        for process in Process.idle:
-            process.end()
-        Process.idle.clear()
+    while (process := _without_a_join()) is not None:
+        process.end()
 
 
 os.register_at_fork(after_in_child=Process.idle.clear)  # they serve whoever started them

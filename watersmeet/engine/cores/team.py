@@ -9,7 +9,7 @@ from __future__ import annotations
 import select
 import time
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NoReturn
 
 import numpy as np
@@ -94,7 +94,7 @@ class Team:
         """Whether all have started. Does not wait."""
         while self._owe:
             channels = {self._processes[number].channel.fileno(): number for number in self._owe}
-            answered = select.select(list(channels), [], [], 0)[0]
+            answered = _readable(channels, 0)
             if not answered:
                 return False
             for descriptor in answered:
@@ -354,7 +354,7 @@ class Team:
         errors: list[BaseException] = []
         while self._owe:
             channels = {self._processes[number].channel.fileno(): number for number in self._owe}
-            for descriptor in select.select(list(channels), [], [])[0]:
+            for descriptor in _readable(channels):
                 number = channels[descriptor]
                 how, answer = self._receive(number)
                 if how == "failed":
@@ -390,6 +390,14 @@ class Team:
             process.end()
         self._processes = []
         raise Lost(self._lost) from error
+
+
+def _readable(descriptors: Iterable[int], milliseconds: int | None = None) -> list[int]:
+    """Those from which something may be read, or whose other end is gone; waits for one, so long at most."""
+    poll = select.poll()  # select.select takes none beyond 1,023
+    for descriptor in descriptors:
+        poll.register(descriptor, select.POLLIN)
+    return [descriptor for descriptor, _ in poll.poll(milliseconds)]
 
 
 def _aligned(size: int) -> int:
