@@ -1,6 +1,9 @@
 """How the progress of a query is added up and shown."""
 
 import io
+import json
+import time
+from types import SimpleNamespace
 
 from pyspark.sql import Row
 from rich.console import Console
@@ -152,13 +155,38 @@ def test_units():
     assert moment("2026-01-05T14:30:00.000Z") == "2026-01-05 14:30:00.000 UTC"
 
 
+class Told:
+    """A query, by what it has told so far."""
+
+    def __init__(self, *records):
+        self.recentProgress = [SimpleNamespace(json=json.dumps(one)) for one in records]
+        self.lastProgress = self.recentProgress[-1]
+
+
+def test_a_watch_misses_no_batch_while_a_query_waits():
+    """It then tells so under the number of the micro-batch to come."""
+    waits = record(1, 0, 5) | {"timestamp": "2026-01-01T00:00:00.500Z"}
+    worked = [record(n, 1000 + n, 500) for n in range(4)]
+    for one in worked:
+        one["durationMs"]["addBatch"] = 400
+    watch = Watch(Told(worked[0]))
+    told = [worked[0]]
+    for more in ([], [waits], worked[1:3], worked[3:]):
+        told += more
+        watch.query = Told(*told)
+        watch.poll()
+    assert watch.totals.rows_in == 1000 + 1001 + 1002 + 1003 and watch.totals.batches == 4
+
+
 def test_a_watch_sees_every_batch_of_a_real_query_once(spark, tmp_path):
     source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 10).load()
     query = source.writeStream.format("noop").option("checkpointLocation", str(tmp_path)).start()
     try:
         watch = Watch(query, before_1970=True)
+        end = time.monotonic() + 300
         while query.lastProgress is None or query.lastProgress["batchId"] < 3:  # some go by unwatched
-            pass
+            assert query.isActive and time.monotonic() < end
+            time.sleep(0.02)
         watch.poll()
         query.stop()
         watch.poll()

@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from watersmeet.interrupts import uninterrupted
 from watersmeet.queries.query import RATE, Query
 
 PATIENCE_S = 8  # for each answer of a broker
@@ -73,10 +74,14 @@ def feed(
             due = int(elapsed * rate * speed) + 1
             for number, messages in list(live.items()):
                 room = min(max(due - sent[number], 0), MOST)
-                some = list(islice(messages, room))
-                topics.send(number, some)
-                sent[number] += len(some)
-                if len(some) < room:
+                with uninterrupted():  # so that what is sent is counted
+                    some = list(islice(messages, room))
+                    taken = topics.send(number, some)
+                    sent[number] += taken
+                topics.check()
+                if taken < len(some):
+                    live[number] = chain(some[taken:], messages)
+                elif len(some) < room:
                     del live[number]
             if elapsed - told >= 1 and say is not None:
                 told = elapsed
@@ -142,30 +147,30 @@ class _Topics:
             wanted = [NewTopic(name, 1, 1) for name in names if name not in there]
             for future in (admin.create_topics(wanted, operation_timeout=PATIENCE_S) if wanted else {}).values():
                 future.result(PATIENCE_S)
-        except KafkaException as error:
-            said = error.args[0]
+        except (KafkaException, TimeoutError) as error:
+            said = f": {error.args[0].str()}" if isinstance(error, KafkaException) else ""
             raise ValueError(
-                f"no answer from a Kafka broker at {servers} within {PATIENCE_S} s: {said.str()}; "
+                f"no answer from a Kafka broker at {servers} within {PATIENCE_S} s{said}; "
                 f"--servers says where it is, and `make broker` starts one"
             ) from None
         # Idempotent: else a message that is sent again, to a topic just made, say, comes behind those sent after it.
         own = {"enable.idempotence": True, "linger.ms": 20, "queue.buffering.max.messages": 500_000}
         self._producer = Producer(quiet | own)
 
-    def send(self, number: int, messages: list[bytes]) -> None:
-        for message in messages:
-            while True:
-                try:
-                    self._producer.produce(self._names[number], message, on_delivery=self._delivered)
-                    break
-                except BufferError:  # it is behind
-                    self._producer.poll(0.1)
+    def send(self, number: int, messages: list[bytes]) -> int:
+        """How many there was room for."""
+        for taken, message in enumerate(messages):
+            try:
+                self._producer.produce(self._names[number], message, on_delivery=self._delivered)
+            except BufferError:  # it is behind
+                self._producer.poll(0.1)
+                return taken
         self._producer.poll(0)
-        self._check()
+        return len(messages)
 
     def flush(self) -> None:
         left = self._producer.flush(PATIENCE_S)
-        self._check()
+        self.check()
         if left:
             raise ValueError(f"{left} messages were not taken by {self._servers} within {PATIENCE_S} s")
 
@@ -173,7 +178,7 @@ class _Topics:
         if error is not None:
             self._failed = error.str()
 
-    def _check(self) -> None:
+    def check(self) -> None:
         if self._failed:
             raise ValueError(f"{self._servers} refuses messages: {self._failed}")
 

@@ -169,6 +169,7 @@ class Watch:
         self.query, self.totals = query, Totals(before_1970=before_1970)
         self.started = time.monotonic()
         self._seen: tuple[int, str] = (-1, "")
+        self._next = 0  # the micro-batch that is to come
 
     def poll(self) -> bool:
         """Take in what is new; True if anything is."""
@@ -181,13 +182,15 @@ class Watch:
             return False
         # Asking for all recent records is slow (thousands of calls into the JVM): only when some were missed.
         records = [record]
-        if record["batchId"] > self._seen[0] + 1:
+        if record["batchId"] > self._next:
             records = [json.loads(one.json) for one in self.query.recentProgress]
         for one in records:
             this = one["batchId"], one["timestamp"]
             if this > self._seen:
                 self.totals.add(one)
                 self._seen = this
+                # A query that waits tells so under the number of the micro-batch to come.
+                self._next = one["batchId"] + ("addBatch" in one["durationMs"])
         return True
 
     @property

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from watersmeet.spark.parquet import ParquetFiles
 
 POLL_S = 0.25
+NAP_S = 0.05
 STOPPING = "stopping after this micro-batch (Ctrl-C again: at once)"
 LOG_EVERY_S = 2.0
 FILES = ("parquet", "orc", "csv", "json", "text", "xml")
@@ -353,17 +354,15 @@ class StopSignals:
     def __init__(self) -> None:
         self.count = 0
         self.batch: int | None = None  # the micro-batch that was running then
-        self._event = threading.Event()
 
     def __call__(self, number: int, frame: object) -> None:
-        self.count += 1
-        self._event.set()
+        self.count += 1  # and nothing that takes a lock, which this thread might have just now
 
     def wait(self, seconds: float) -> None:
         """Sleep, but not through a signal."""
-        if self._event.wait(seconds):
-            self._event.clear()
-            time.sleep(0.05)
+        before, end = self.count, time.monotonic() + seconds
+        while self.count == before and (left := end - time.monotonic()) > 0:
+            time.sleep(min(left, NAP_S))
 
 
 @contextmanager
