@@ -111,6 +111,7 @@ class Browser:
         )
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         page.send("Emulation.setEmulatedMedia", features=[scheme])
+        page.wait_for("document.readyState === 'complete'")  # else its end is taken for the next page's
         page.go(url.absolute().as_uri() if isinstance(url, Path) else url, wait)
         return page
 

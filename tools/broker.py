@@ -14,6 +14,7 @@ import base64
 import fcntl
 import hashlib
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -175,9 +176,15 @@ class Broker:
 
 
 def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
+    """One that nobody gets who asks for any (below 32768), so that it is still free when it is taken, seconds later."""
+    while True:
+        port = random.SystemRandom().randrange(20_000, 32_000)
+        with socket.socket() as found:
+            try:
+                found.bind(("127.0.0.1", port))
+                return port
+            except OSError:
+                continue
 
 
 def main() -> None:

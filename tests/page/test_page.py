@@ -33,11 +33,11 @@ def join(**options):
 
 
 def data(page, query=""):
-    with urllib.request.urlopen(f"{page.address}data{query}", timeout=10) as answer:
+    with urllib.request.urlopen(f"{page.address}data{query}", timeout=60) as answer:
         return json.load(answer)
 
 
-def sample(page, true=lambda sample: True, seconds=20.0):
+def sample(page, true=lambda sample: True, seconds=60.0):
     """The first sample that is as wanted."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:
@@ -49,7 +49,7 @@ def sample(page, true=lambda sample: True, seconds=20.0):
 
 
 def status(page, path="/", method="GET", **headers):
-    connection = http.client.HTTPConnection("127.0.0.1", int(page.address.rsplit(":")[-1].rstrip("/")), timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", int(page.address.rsplit(":")[-1].rstrip("/")), timeout=60)
     try:
         connection.request(method, path, headers={name.replace("_", "-"): value for name, value in headers.items()})
         answer = connection.getresponse()
@@ -317,9 +317,11 @@ def test_a_page_goes_with_its_join():
     page = page_of(running, 0, None, every=0.02)
     sample(page)
     del running
-    gc.collect()
-    page._popen.wait(10)
-    assert page.closed
+    end = time.monotonic() + 60
+    while page._popen.poll() is None and time.monotonic() < end:
+        gc.collect()  # the sampler may be looking at the join just now
+        time.sleep(0.05)
+    assert page._popen.poll() is not None and page.closed
 
 
 def test_a_port_in_use_is_an_error_of_the_join():

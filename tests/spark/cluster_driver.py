@@ -82,9 +82,16 @@ class Mishap:
         self._wait_for_state(batch)
         if self._kind == "dies":
             self._die(mark, executor)
-        mark.write_text(str(executor))
-        if self._kind == "lags":
-            time.sleep(PATIENCE)  # it is killed
+        if self._kind == "fails":
+            mark.write_text(str(executor))
+            raise RuntimeError("a mishap")
+        try:
+            with mark.open("x") as file:
+                file.write(str(executor))
+        except FileExistsError:  # the second attempt began before the first was here
+            mark.with_suffix(".through").write_text(str(executor))
+            return
+        time.sleep(PATIENCE)  # it is killed
         raise RuntimeError("a mishap")
 
     def _wait_for_state(self, batch: int) -> None:

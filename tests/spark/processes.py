@@ -23,6 +23,16 @@ def parent(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
+def stands_still(pid: int) -> bool:
+    """Whether all threads of a group of processes that was stopped have come to a halt."""
+    try:
+        group = [one for one in (pid, *below(pid)) if os.getpgid(one) == pid]
+        threads = [path for one in group for path in Path(f"/proc/{one}/task").glob("*/stat")]
+        return all(path.read_text().rpartition(")")[2].split()[0] in "TtZX" for path in threads)
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
 def kill(pid: int) -> bool:
     """kill -9; whether it was still there."""
     try:

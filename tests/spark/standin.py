@@ -11,7 +11,9 @@ import copy
 import random
 import shutil
 from collections import defaultdict
+from contextlib import contextmanager
 from pathlib import Path
+from unittest.mock import patch
 
 import pandas as pd
 import pyarrow as pa
@@ -173,7 +175,8 @@ class StandIn:
         before, after = self.handle, []
         for _ in range(fails + 1):  # each begins with the same state, and finds the files of the others
             self.handle = copy.deepcopy(before) if fails else before
-            frames, results = self._attempt(packs)
+            with self._as_on_spark():
+                frames, results = self._attempt(packs)
             after.append(self.handle)
         self._check_attempts(after)
         # Not always the state of the last: with speculation, or two actions on a batch, Spark takes any of them.
@@ -194,6 +197,17 @@ class StandIn:
         ]
         assert all(state == states[0] for state in states)
 
+    @contextmanager
+    def _as_on_spark(self):
+        """What tasks learn from Spark."""
+        with (
+            patch.object(joiner_module, "query_folder", lambda: self.folder / "query"),
+            patch.object(unpacker_module, "query_folder", lambda: self.folder / "query"),
+            patch.object(cache, "batch_id", lambda: self.number),
+            patch.object(canonical, "batch_id", lambda: self.number),
+        ):
+            yield
+
     def _attempt(self, packs):
         joiner = Joiner(self.spec, self.limits)
         joiner.init(self.handle)
@@ -202,8 +216,6 @@ class StandIn:
             by_core[pack["core"]].append(pack)
         times = _Times(self.watermark)
         frames = []
-        joiner_module.query_folder = unpacker_module.query_folder = lambda: self.folder / "query"
-        cache.batch_id = canonical.batch_id = lambda: self.number
         for core, mine in by_core.items():
             self.handle.key = core
             half = len(mine) // 2

@@ -13,6 +13,7 @@ import pytest
 
 from .conftest import CONF, ROOT, spark_environment
 from .processes import kill_group
+from .test_kafka import tool
 
 PATIENCE = 600
 
@@ -22,13 +23,12 @@ def server(tmp_path):
     """The address of a server of this Spark, on this machine alone."""
     from pyspark.find_spark_home import _find_spark_home
 
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = tool.free_port()
     home = _find_spark_home()
     settings = CONF | {
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.connect.grpc.binding.port": str(port),
+        "spark.port.maxRetries": "0",
         "spark.ui.enabled": "false",
         "spark.local.dir": str(tmp_path / "local"),
         "spark.sql.warehouse.dir": str(tmp_path / "warehouse"),

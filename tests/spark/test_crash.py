@@ -32,7 +32,7 @@ from .standalone import standalone
 
 CRASHES = int(os.environ.get("WATERSMEET_CRASHES", "1"))
 SEED = int(os.environ.get("WATERSMEET_SEED", "1"))
-PATIENCE = 300  # seconds, for anything that is waited for
+PATIENCE = 900  # seconds, for anything that is waited for
 ROWS = 100  # of a file: 5 seconds of the stream
 
 pytestmark = pytest.mark.slow
@@ -152,7 +152,7 @@ class Stream:
 
     def wait_for_empty_folders(self) -> None:
         """Spark deletes our files with the application: those of killed processes too."""
-        end = time.monotonic() + 30
+        end = time.monotonic() + PATIENCE
         while left := glob.glob(f"{self.folder}/**/watersmeet/*", recursive=True):
             assert time.monotonic() < end, left
             time.sleep(0.1)

@@ -2,6 +2,7 @@
 
 import json
 import socket
+import time
 import urllib.request
 
 import pytest
@@ -124,10 +125,12 @@ def test_the_page_of_a_job_shows_how_it_ended(job, spark):  # noqa: F811
     wanted = job(replace={"abs(l.x - r.x) <= 3": "abs(l.x - r.x) <= 3 and '<script>' <> '</script>'"})
     with Page("a job", "spark", 0) as page:
         ended = runner.run(wanted, Console(quiet=True), spark=spark, page=page)
-        found = {}
+        found, end = {}, time.monotonic() + 60
         while (found.get("sample") or {}).get("state") != "ended":
             with urllib.request.urlopen(page.url + "data", timeout=20) as answer:
                 found = json.load(answer)
+            assert time.monotonic() < end
+            time.sleep(0.05)
     sample = found["sample"]
     assert sample["totals"]["rows_in"] == ended.totals.rows_in == 3000
     assert sample["totals"]["rows_out"] == ended.totals.rows_out

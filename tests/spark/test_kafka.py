@@ -23,7 +23,7 @@ import pyarrow as pa
 import pytest
 
 from .conftest import ROOT
-from .processes import kill_group
+from .processes import kill_group, stands_still
 from .test_crash import PATIENCE, environment
 
 sys.path.insert(0, str(ROOT / "tools"))
@@ -281,6 +281,7 @@ def test_json_to_json_is_exact_as_a_set_after_two_kills(kafka, tmp_path):
             wait(process, lambda before=before: sent() > before)
             # It stands still while it is looked at: one that has gone on to its commit is let go.
             os.killpg(process.pid, signal.SIGSTOP)
+            wait(process, lambda: stands_still(process.pid))
             if running & job.unfinished():
                 break
             os.killpg(process.pid, signal.SIGCONT)
@@ -337,9 +338,13 @@ def test_a_wrong_topic_is_named_within_15_seconds(kafka, tmp_path):
     assert code == 2, shown + err
     assert f"right.topic: there is no topic '{right}z' at {kafka.address}; did you mean '{right}'?" in err, err
     assert f"sink.topic: there is no topic 'quite another' at {kafka.address} (there are " in err, err
-    busy = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))  # others may use the machine, too
-    print(f"\n  named after {took:.1f} s, the start of Spark included; {busy:.1f} processes a core")
-    assert took < 15 * busy
+    print(f"\n  named after {took:.1f} s, the start of Spark included")
+    if took >= 15:  # others may use the machine, too: then as soon as where all is right
+        job.write(right=right, out=out)
+        start = time.monotonic()
+        assert job.run("--check")[0] == 0
+        assert took < 2 * (time.monotonic() - start) + 8
+        job.write(right=right + "z")
     # Without --check it is named as well, before the query starts.
     job.write(out=out)
     code, _, err = job.run()
@@ -382,6 +387,8 @@ def test_packages_are_fetched_and_a_missing_one_is_named_with_spark_s_log(kafka,
     packages = f'packages = ["{pool}"]\nconf.spark.jars = "{others}"\n'
     (tmp_path / "job.toml").write_text(text.replace(conf, packages + f'conf."spark.jars.ivy" = "{tmp_path / "ivy"}"\n'))
     code, shown, err = job.run()
+    if f"could not fetch {pool}" in err:
+        pytest.skip("Maven cannot be reached any more")
     assert code == 0, shown + err
     assert {result(value) for _, value in kafka.read(out)} == expected(stream(7, 20), stream(11, 20)) != set()
 

@@ -34,6 +34,7 @@ def test_results_are_those_of_spark_and_duckdb(spark, tmp_path, some):
 
 
 @pytest.mark.long
+@pytest.mark.xdist_group("kafka")  # where another server of Connect is started: both have the same port
 def test_the_same_on_spark_connect(tmp_path):
     """In a process of its own: one process cannot have both kinds of session."""
     program = (

@@ -1,5 +1,6 @@
 """The notebook examples/tour.ipynb runs, shows joins, windows, metrics and plans, and Spark agrees with it."""
 
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -25,9 +26,14 @@ def shown(notebook, source, kind):
 @pytest.mark.long
 def test_the_tour_runs_and_shows_what_it_tells_of():
     nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
+    manager = pytest.importorskip("jupyter_client.manager")
     notebook = nbformat.read(TOUR, 4)
     stored = shown(notebook, "query.awaitTermination", "text/plain")
-    nbclient.NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(TOUR.parent)}}).execute()
+    # By sockets in a folder: of ports one may be taken by another test before the kernel is there.
+    with tempfile.TemporaryDirectory() as place:
+        kernel = manager.AsyncKernelManager(transport="ipc", connection_file=f"{place}/kernel.json")
+        resources = {"metadata": {"path": str(TOUR.parent)}}
+        nbclient.NotebookClient(notebook, km=kernel, timeout=900, resources=resources).execute()
     assert "within" in shown(notebook, 'window = wm.within(200, time="ts")\nwindow', "text/html")
     assert "StreamJoin" in shown(notebook, "join = wm.StreamJoin", "text/html")
     assert "index: bisort (composite)" in shown(notebook, "join.explain()", "text/html")
