@@ -247,7 +247,7 @@ def test_killing_the_caller_leaves_nothing_behind():
 def test_processes_that_end_just_as_they_are_taken_are_replaced():
     with join_of("hash") as join:
         join.push(*batches(0))
-    first, second = (one.pid for one in process.Process.idle[:2])
+    first, second = (one.pid for one in list(process.Process.idle)[:2])
     os.kill(first, signal.SIGKILL)  # as if it had waited too long: nobody has noticed yet
     with join_of("hash") as join:
         assert join.push(*batches(0)).num_rows

@@ -47,18 +47,23 @@ def test_mistakes_are_named_before_a_broker_is_asked(arguments, said):
     assert done.exit_code == 2 and said in " ".join(done.output.split())
 
 
-def test_a_stream_that_has_ended_is_not_waited_for(monkeypatch):
-    """The other goes on at its pace, and nobody spins meanwhile."""
+@pytest.mark.parametrize("room", [20, 7])
+def test_a_stream_that_has_ended_is_not_waited_for(monkeypatch, room):
+    """The other goes on at its pace, and nobody spins meanwhile; what there is no room for is sent later."""
     from watersmeet.queries import feed
 
-    sent, naps = {0: 0, 1: 0}, []
+    sent, naps = {0: [], 1: []}, []
 
     class Topics:
         def __init__(self, servers, names):
             pass
 
         def send(self, number, messages):
-            sent[number] += len(messages)
+            sent[number] += messages[:room]
+            return len(messages[:room])
+
+        def check(self):
+            pass
 
         def flush(self):
             pass
@@ -89,8 +94,10 @@ def test_a_stream_that_has_ended_is_not_waited_for(monkeypatch):
         return generated(query, rows[stream], stream, *more)
 
     monkeypatch.setattr(feed, "_generated", uneven)
-    feed.feed(query, "nowhere", rate=1000)
-    assert sent == rows
+    assert feed.feed(query, "nowhere", rate=1000).rows == 400
+    for number, messages in sent.items():
+        whole = [text for batch in uneven(query, None, number, 1000, 1, None, 0) for text in feed.as_json(batch)]
+        assert messages == whole and len(whole) == rows[number]
     assert sum(naps) > 0.9 * 400 / 1000
 
 
