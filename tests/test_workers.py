@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -33,3 +36,44 @@ def test_a_large_batch_gives_every_thread_something():
 def test_a_small_batch_stays_whole():
     assert Workers(16).parts(1000) == [(0, 1000)]
     assert len(Workers(16).parts(50_000)) == 3  # not 16: to wait for so many threads would take longer than the work
+
+
+INTERRUPTED = """
+import signal, sys, threading
+from watersmeet.workers import Workers
+wanted = {function.__code__ for function in (threading.Condition.__enter__, threading.Condition.__exit__)}
+
+def at(number):
+    seen = 0
+    def trace(frame, event, _):
+        nonlocal seen
+        if event == "call" and frame.f_code in wanted:
+            seen += 1
+            if seen == number:
+                signal.raise_signal(signal.SIGINT)
+    return trace
+
+number, came = 0, True
+while came:
+    number, came, workers, go = number + 1, False, Workers(2), threading.Event()
+    me = threading.get_ident()
+    def work(item):  # the other thread is still at it when this one waits
+        if threading.get_ident() != me:
+            go.wait(0.05)
+        return item
+    sys.settrace(at(number))
+    try:
+        workers.map(work, range(8))
+    except KeyboardInterrupt:
+        came = True
+    finally:
+        sys.settrace(None)
+    workers.stop()
+print(number)
+"""
+
+
+def test_ctrl_c_while_waiting_for_threads_leaves_none_behind():
+    """At every step of Python's own futures that takes or leaves a lock."""
+    done = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0 and int(done.stdout) > 3, done.stderr

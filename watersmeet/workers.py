@@ -10,7 +10,8 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, TypeVar
+from threading import Lock
+from typing import Any, Generic, TypeVar
 
 from watersmeet.interrupts import uninterrupted
 from watersmeet.parameters import MOST_CORES
@@ -26,6 +27,36 @@ def all_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+class Pending(Generic[T]):
+    """What another thread does, or is to do. To wait for it may be interrupted, all else is done as a whole: a future's
+    own methods are made of Python's steps, and Ctrl-C between two of them leaves its lock taken, for ever."""
+
+    def __init__(self, future: Future[T]):
+        self._future = future
+        ended = self._ended = Lock()
+        ended.acquire()
+        with uninterrupted():
+            future.add_done_callback(lambda _: ended.release())
+
+    def result(self) -> T:
+        with self._ended:  # which nobody has for longer than the task takes
+            pass
+        with uninterrupted():
+            return self._future.result()
+
+    def done(self) -> bool:
+        with uninterrupted():
+            return self._future.done()
+
+    def cancel(self) -> bool:
+        with uninterrupted():
+            return self._future.cancel()
+
+    def cancelled(self) -> bool:
+        with uninterrupted():
+            return self._future.cancelled()
+
+
 class Workers:
     """`threads` threads, the caller's own included; started on first use."""
 
@@ -36,11 +67,11 @@ class Workers:
     def parts(self, n: int, small: int = SMALL, each: int = 4, most: int | None = None) -> list[tuple[int, int]]:
         """Cut range(n) into (start, stop) parts, none smaller than `small`: at most one for each thread, or some, up to
         `each`, where n is large; more where a part would be larger than `most`."""
-        count = 1
-        if self.threads > 1:
+        count, threads = 1, self.threads  # which another thread may change meanwhile
+        if threads > 1:
             count = max(n // small, 1)
-            if count > self.threads:
-                count = self.threads * min(each, count // self.threads)
+            if count > threads:
+                count = threads * min(each, count // threads)
         if most is not None:
             count = max(count, -(-n // most))
         return [(0, n)] if count == 1 else [(n * i // count, n * (i + 1) // count) for i in range(count)]
@@ -71,12 +102,12 @@ class Workers:
                     return mine
                 mine.append((number, work(item)))
 
-        futures = [self.submit(drain) for _ in range(min(self.threads, len(items)) - 1)]
+        tasks = [self.submit(drain) for _ in range(min(self.threads, len(items)) - 1)]
         results = drain()
-        for future in futures:
+        for task in tasks:
             # One that has not begun has nothing left to do; to wait for it would be for ever if this is its thread.
-            if not future.cancel():
-                results += future.result()
+            if not task.cancel():
+                results += task.result()
         results.sort(key=lambda pair: pair[0])
         return [result for _, result in results]
 
@@ -93,21 +124,21 @@ class Workers:
             return (work(item) for item in items)
         return iter(self.map(work, items))
 
-    def start(self, work: Callable[[], T]) -> Future[T]:
+    def start(self, work: Callable[[], T]) -> Pending[T]:
         """Do `work` on another thread, where there is one, and go on; else do it now. `stop` waits for it."""
         if self.threads > 1:
             return self.submit(work)
         done: Future[T] = Future()
         done.set_result(work())
-        return done
+        return Pending(done)
 
-    def submit(self, work: Callable[[], T]) -> Future[T]:
+    def submit(self, work: Callable[[], T]) -> Pending[T]:
         """Do `work` on another thread, whatever `threads` says."""
         with uninterrupted():  # or a thread might have begun of which the pool does not know
             if self._pool is None:
                 # It starts a thread when there is work and none is idle; nobody hands out work for more than `threads`.
                 self._pool = ThreadPoolExecutor(MOST_CORES, thread_name_prefix="watersmeet")
-            return self._pool.submit(work)
+            return Pending(self._pool.submit(work))
 
     def stop(self) -> None:
         """No thread works any more when this returns, whatever was handed out: what they worked on may be touched.

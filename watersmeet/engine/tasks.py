@@ -8,7 +8,6 @@ together, and are put one behind the other in the order of the tasks: so they co
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
 from threading import RLock
@@ -22,7 +21,7 @@ from watersmeet.index.trees.shared_kernels import Lane
 from watersmeet.index.trees.shared_tree import NOBODY
 from watersmeet.interrupts import uninterrupted
 from watersmeet.query.windows import SIDES, Side
-from watersmeet.workers import Workers
+from watersmeet.workers import Pending, Workers
 
 Array = np.ndarray
 Pairs = tuple[Array, Array]  # rows of the batch, rows of the other's window
@@ -124,7 +123,7 @@ class Step:
         self._tasks = tasks
         self._workers = workers
         self._merging = merging
-        self._helpers: list[Future] = []
+        self._helpers: list[Pending] = []
         self._changing = RLock()  # a signal handler may change the number of threads, too
         self._over = False
         self._found: list[_Segment] = []

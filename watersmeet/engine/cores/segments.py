@@ -44,9 +44,10 @@ class Segment:
     def reserve(self, size: int) -> memoryview:
         """At least so many bytes, to be written to."""
         if size > self.size:
-            self.size = max(_LEAST, size + size // 4)
-            os.ftruncate(self.descriptor, self.size)
-            self._memory = mapped(self.descriptor, self.size, writes=True)
+            wanted = max(_LEAST, size + size // 4)
+            os.ftruncate(self.descriptor, wanted)
+            self._memory = mapped(self.descriptor, wanted, writes=True)
+            self.size = wanted
         assert self._memory is not None
         return memoryview(self._memory)
 
@@ -109,7 +110,9 @@ class Returned:
 
     def freed(self) -> list[int]:
         """Which are free again since the last call."""
-        free, self.free[:] = list(self.free), []
+        count = len(self.free)  # more may come at any time
+        free = self.free[:count]
+        del self.free[:count]
         return free
 
 

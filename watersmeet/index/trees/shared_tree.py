@@ -26,7 +26,6 @@ were planted with until they are merged themselves; so there is nothing to look 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,7 +38,7 @@ from watersmeet.index.trees.btree import Trees
 from watersmeet.index.trees.css_tree import CSSTree, Levels
 from watersmeet.index.trees.pim_tree import PIMTree
 from watersmeet.index.trees.shared_kernels import APART, Lane, Sub, View
-from watersmeet.workers import ALONE, Workers
+from watersmeet.workers import ALONE, Pending, Workers
 
 #: Deeper than where one thread fills the tree: sub-trees that are small are seldom wanted by two at once.
 _INSERTION_DEPTH = 3
@@ -80,7 +79,7 @@ class SharedTree:
         self._merging = _Part(config.fan_out)
         self._active = _Part(config.fan_out)
         self._offset = 0  # of the immutable tree
-        self._merge: Future[CSSTree] | None = None
+        self._merge: Pending[CSSTree] | None = None
         self._make: Callable[[], CSSTree]
         self._merge_offset = 0
 
