@@ -1,12 +1,14 @@
 # Each target sets up all that it needs in .venv, the first time (tools/venv.sh).
 #   make test ARGS="-k band -x"      arguments for the command behind a target
 #   make PYTHON=python3.12 test      another Python (>= 3.11)
+#   make SEED=2 test-long            other random examples (`make fuzz` has others every time)
 .DEFAULT_GOAL := help
 .PHONY: help demo broker test test-gpu test-long fuzz lint bench report docs setup clean
 
 python := .venv/bin/python
 ARGS ?=
 MINUTES ?= 10
+SEED ?= 1
 pytest := $(python) -m pytest -q --numprocesses auto --maxprocesses 4 --dist loadgroup
 export PYTHON
 
@@ -34,9 +36,9 @@ test-long: setup ## many kills, many examples, bounds checks, pages in a browser
 	@JAVA_HOME=$$(tools/java.sh) && export JAVA_HOME && \
 	  WATERSMEET_CRASHES=7 $(pytest) -m "long or slow" tests/spark/test_crash.py $(ARGS) && \
 	  $(pytest) -m long --deselect tests/spark/test_crash.py $(ARGS)
-	@HYPOTHESIS_PROFILE=nightly HYPOTHESIS_EXAMPLES=30 $(pytest) tests/test_contract.py tests/test_self_join.py tests/test_failures.py \
+	@HYPOTHESIS_PROFILE=nightly HYPOTHESIS_EXAMPLES=30 $(pytest) --hypothesis-seed=$(SEED) tests/test_contract.py tests/test_self_join.py tests/test_failures.py \
 	  tests/test_cores.py tests/test_core_processes.py tests/test_shared.py tests/test_order.py
-	@$(python) tests/fuzz.py --minutes 3
+	@$(python) tests/fuzz.py --minutes 3 --seed $(SEED)
 
 fuzz: setup ## random joins against the brute-force answer: make fuzz MINUTES=30
 	@$(python) tests/fuzz.py --minutes $(MINUTES) $(ARGS)

@@ -19,6 +19,8 @@ import watersmeet as wm
 
 #: What takes care of failures must itself not fail here: Ctrl-C is put off while it runs.
 SHELTERED = ("undo", "uninterrupted", "restore", "stop", "_send", "_receive", "_part_with_cores")
+#: Where cores hear what they are to do.
+SERVING = ("watersmeet.engine.cores.process", "watersmeet.engine.cores.channel")
 #: Of these no line fails: they only begin and end calls.
 THIN = ("close",)
 
@@ -57,6 +59,8 @@ class Lines:
         name = frame.f_globals.get("__name__", "")
         if not name.startswith(self.within) or (event == "call" and _sheltered(frame)):
             return None
+        if name in SERVING and threading.current_thread() is not threading.main_thread():
+            return None  # a core that is a thread serves other joins, too
         if event == "line" and not _between_blocks(frame) and frame.f_code.co_name not in THIN:
             with self._lock:
                 self.count += 1

@@ -22,7 +22,7 @@ NO_GPU = not Path("/dev/nvidia0").exists()
 def python(*arguments, **variables):
     environment = os.environ | {"PYTHONPATH": str(ROOT), "HYPOTHESIS_PROFILE": "ci"} | variables
     return subprocess.run(
-        [sys.executable, *arguments], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=400
+        [sys.executable, *arguments], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=1500
     )
 
 

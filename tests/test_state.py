@@ -182,6 +182,7 @@ def test_payload_is_kept_by_reference_and_freed_as_its_subwindow_expires(width):
 
 def test_a_closed_join_holds_nothing():
     big = rows(0, 50_000, 0, payload=100)
+    gc.collect()
     live = pa.total_allocated_bytes()
     join = wm.StreamJoin("l.k = r.k", wm.within(10**6), "left", right_schema=big.schema)
     join.push(left=big.take(np.arange(50_000)))
