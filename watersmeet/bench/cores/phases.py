@@ -2,6 +2,7 @@
 
 For A2 and B (workloads.py), one core and then several, milliseconds of a push: as the clock shows it, by the caller's
 phases (engine/cores/clock.py), what a core works in these on average and at most, and what the cores do, on average.
+With `--route single` cores are threads: no phases then, but steps.
 
 Answers are not compared here, see `counts.py`.
 """
@@ -88,13 +89,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--cores", type=int, nargs="+", default=[1, all_cores()], help="numbers of cores to try")
     parser.add_argument("--batch", type=int, nargs="+", default=[500_000], help="rows of a push")
     parser.add_argument("--pairs", type=int, default=10, help="pushes of either side")
+    parser.add_argument("--route", help="of several cores (default: hash, cells)")
     parser.add_argument("--seconds", type=float, default=10, help="of the window")
     given = parser.parse_args(arguments)
     for name, (make, route) in JOINS.items():
         for batch in given.batch:
             workload = make(batch, seconds=given.seconds)
             for cores in given.cores:
-                spent = profile(workload, cores, route if cores > 1 else "single", given.pairs)
+                taken = (given.route or route) if cores > 1 else "single"
+                spent = profile(workload, cores, taken, given.pairs)
                 print(line(name, cores, batch, spent), flush=True)
     return 0
 
