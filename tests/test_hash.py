@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from watersmeet.index import Hash, NestedLoop
 from watersmeet.index import hash as hashing
-from watersmeet.index.base import TickBounds
+from watersmeet.index.base import Marking, TickBounds
 from watersmeet.workers import ALONE, Workers
 
 LEAST, GREATEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
@@ -69,6 +69,13 @@ class Model:
         assert sum(self.structure.count(probes, *part, bounds) for part in ((0, middle), (middle, probes.size))) == len(
             expected
         )
+        if isinstance(self.structure, Marking):
+            for parts in ([(0, probes.size)], [(middle, probes.size), (0, middle)]):
+                probes_met, met = np.zeros(n, np.uint8), np.zeros(self.rows, np.uint8)
+                pairs = [self.structure.mark(probes, *part, bounds, probes_met, met) for part in parts]
+                assert sum(pairs) == len(expected)
+                assert set(np.flatnonzero(probes_met)) == {p for p, _ in expected}
+                assert set(np.flatnonzero(met)) == {row for _, row in expected}
 
     def found(self, probes, start, stop, bounds):
         portions = self.structure.find(probes, start, stop, bounds)
@@ -109,6 +116,7 @@ def test_a_probe_may_have_more_partners_than_there_is_room_for(name, probes, bou
     found = model.found(asked, 0, probes, bounds)
     assert found == [(p, row) for p in range(probes) for row in rows]
     assert model.structure.count(asked, 0, probes, bounds) == probes * len(rows)
+    assert isinstance(model.structure, Marking) == (name == "hash")
 
 
 @pytest.mark.parametrize("bounded", ["", "rows", "ticks"])

@@ -205,6 +205,7 @@ def live_rows(live: Array | None, n: int) -> Array:
 #: How kernels compare ticks. Kernels are compiled once for each, with the mode as a constant: a test of it inside of
 #: the loop keeps the compiler from making the loop free of branches, and costs a factor of five.
 UNBOUNDED, BY_ROW, BY_TICK = 0, 1, 2
+EMIT, COUNT, MARK = 0, 1, 2  # what becomes of partners
 
 
 def bounds_mode(bounds: TickBounds | None) -> int:

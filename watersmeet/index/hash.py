@@ -9,7 +9,8 @@ on to slot 3 (match: row 4), to slot 0 (5: no match), end.
 Probes walk their chains together, a thousand at a time: the first slot of every chain, then the second of those that
 have one, and so on, until few are left. Each such round is a loop without branches over reads that do not wait for each
 other, and that are asked for a round before (watersmeet/prefetch.py), so the processor has many of them under way at
-once; one chain after the other it would wait for each slot. To count is to walk without writing pairs.
+once; one chain after the other it would wait for each slot. To count is to walk without writing pairs, and to tell who
+is in them is to mark both rows instead.
 
 A batch is sorted by the leading bits of its hashes before it is inserted or probes. The bucket is leading bits, too, so
 whatever the size of a table, the batch goes through it from left to right, and through the slots of each earlier batch
@@ -30,6 +31,9 @@ import numpy as np
 from numba import njit, uint64
 
 from watersmeet.index.base import (
+    COUNT,
+    EMIT,
+    MARK,
     PORTION,
     UNBOUNDED,
     Array,
@@ -127,7 +131,9 @@ def _visit(mode, slots, slot, key, least, most, ticks):
 
 
 @cache
-def _walk_kernel(mode: int, emits: bool):
+def _walk_kernel(mode: int, use: int):
+    emits, marks = use == EMIT, use == MARK
+
     @njit(nogil=True, cache=True)
     def walk(
         heads, shift, slots, probe_keys, probe_rows, stop, walkers, at, least, most, low, high, ticks, first, count,
@@ -137,7 +143,8 @@ def _walk_kernel(mode: int, emits: bool):
         written, the room is used up; returns (the first probe not begun, walkers left, pairs).
 
         walkers, at: probes under way, `count` of them, and the slots they are on; for a round of as many as these hold
-        there must be room. least, most: the bounds of probe i at place i of a ring.
+        there must be room. least, most: the bounds of probe i at place i of a ring. out_probe, out_row: pairs; or, to
+        mark who is in them, a byte for each row.
         """
         n = 0
         room = out_row.size - 1  # one place is written to before it is known to be wanted
@@ -168,6 +175,9 @@ def _walk_kernel(mode: int, emits: bool):
                     if emits:
                         out_probe[n] = probe_rows[i]
                         out_row[n] = row
+                    elif marks and hit:  # never a 0: another thread may just have marked it
+                        out_probe[probe_rows[i]] = 1
+                        out_row[row] = 1
                     n += hit
                     walkers[kept] = i
                     at[kept] = following
@@ -189,6 +199,9 @@ def _walk_kernel(mode: int, emits: bool):
                     if emits:
                         out_probe[n] = probe_rows[i]
                         out_row[n] = row
+                    elif marks and hit:
+                        out_probe[probe_rows[i]] = 1
+                        out_row[row] = 1
                     n += hit
                 count -= 1
 
@@ -298,7 +311,7 @@ class HashStructure:
         """O(1 + rows in the bucket) per probe."""
         if not self.size:
             return
-        walk = self._walk(probes, start, stop, bounds, emits=True)
+        walk = self._walk(probes, start, stop, bounds, EMIT)
         first, count, room = start, 0, 2 * (stop - start) + _LEAST_ROOM
         while first < stop or count:
             out = Emitter(min(room, PORTION))
@@ -309,16 +322,22 @@ class HashStructure:
 
     def count(self, probes: Entries, start: int, stop: int, bounds: TickBounds | None) -> int:
         """As `find`."""
-        return self._walk(probes, start, stop, bounds, emits=False)(start, 0, _NO_ROOM, _NO_ROOM)[2]
+        return self._walk(probes, start, stop, bounds, COUNT)(start, 0, _NO_ROOM, _NO_ROOM)[2]
 
-    def _walk(self, probes: Entries, start: int, stop: int, bounds: TickBounds | None, emits: bool) -> Any:
+    def mark(
+        self, probes: Entries, start: int, stop: int, bounds: TickBounds | None, probes_met: Array, met: Array
+    ) -> int:
+        """As `find`."""
+        return self._walk(probes, start, stop, bounds, MARK)(start, 0, probes_met, met)[2]
+
+    def _walk(self, probes: Entries, start: int, stop: int, bounds: TickBounds | None, use: int) -> Any:
         """The kernel, to be told where to go on, with how many walkers, and where to write."""
         b = bounds or no_ticks()
         places = min(1 << (stop - start - 1).bit_length(), _TOGETHER)
         walkers, at = np.empty(places, np.int32), np.empty(places, np.int32)
         least, most = (b.low, b.high) if bounds is None else (np.empty(places, np.int64), np.empty(places, np.int64))
         return partial(
-            _walk_kernel(bounds_mode(bounds), emits), self._heads, self._shift, self._slots, probes.keys, probes.rows,
+            _walk_kernel(bounds_mode(bounds), use), self._heads, self._shift, self._slots, probes.keys, probes.rows,
             stop, walkers, at, least, most, b.low, b.high, b.ticks,
         )  # fmt: skip
 

@@ -31,6 +31,9 @@ from typing import Literal
 import numpy as np
 
 from watersmeet.index.base import (
+    COUNT,
+    EMIT,
+    MARK,
     Array,
     Emitter,
     Pairs,
@@ -45,11 +48,8 @@ from watersmeet.index.batches import Entries, Ranges
 from watersmeet.index.sorted.merging import merge
 from watersmeet.index.sorted.run_kernels import (
     COMPOSITE,
-    COUNT,
-    EMIT,
     GIVEN,
     GREATEST,
-    MARK,
     PACKED,
     SINGLE,
     RunArrays,

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit, uint64
 
-from watersmeet.index.base import BY_ROW, BY_TICK, UNBOUNDED, Array, bounds_of, in_bounds
+from watersmeet.index.base import BY_ROW, BY_TICK, EMIT, MARK, UNBOUNDED, Array, bounds_of, in_bounds
 from watersmeet.prefetch import prefetch
 
 PACKED, SINGLE, COMPOSITE = 0, 1, 2
@@ -30,8 +30,6 @@ BLOCK = 64  # keys of which it is noted that there is nothing left to mark
 STEP = 8  # keys that are counted at a time: what a vector register, and a cache line, hold
 GREATEST = np.iinfo(np.int64).max
 GIVEN = -1  # a mode that an argument says
-
-EMIT, COUNT, MARK = 0, 1, 2  # what becomes of partners
 
 
 class RunArrays(NamedTuple):
