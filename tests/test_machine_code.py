@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
+import importlib
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -107,5 +110,30 @@ def test_kernels_that_are_saved_at_the_same_time_are_all_kept(tmp_path):
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(save, range(0, 100, 25)))
+    importlib.reload(machine_code)  # which must not have it wait for itself
     found = IndexDataCacheFile(str(tmp_path), "kernel", 1)
+    found.save(100, "one more")
     assert [found.load(number) for number in range(100)] == [f"machine code {number}" for number in range(100)]
+
+
+def test_a_process_that_is_forked_while_a_kernel_is_saved_does_not_hold_up_others(tmp_path):
+    file = IndexDataCacheFile(str(tmp_path), "kernel", 1)
+    children = []
+
+    class Forking:
+        def __reduce__(self):  # in the midst of saving
+            children.append(os.fork())
+            if children[-1] == 0:
+                signal.pause()
+            return str, ("machine code",)
+
+    file.save(1, Forking())
+    try:
+        lock = os.open(tmp_path / machine_code._LOCK, os.O_RDWR)
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.close(lock)
+        assert file.load(1) == "machine code"
+    finally:
+        for child in children:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)

@@ -5,8 +5,8 @@ cluster often has neither: a package that belongs to somebody else, and no home.
 So there they are kept in a folder of Spark's, or a temporary one, that belongs to this user alone, for what lies in it
 is run. `NUMBA_CACHE_DIR` goes before all of this.
 
-Several processes may compile at once. Numba reads, changes and writes the list of a kernel's files, so of two that do
-so at the same time one's file would be lost, or even taken for the other's: here they take turns.
+Several processes may compile at once. Numba reads, changes and writes the list of a kernel's files, and then the file,
+so of two that do so at the same time one's would be lost, or even taken for the other's: here they take turns.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 import fcntl
 import os
 import tempfile
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ import numba
 from numba.core.caching import IndexDataCacheFile
 
 _VARIABLE = "NUMBA_CACHE_DIR"
+_LOCK = "watersmeet.lock"
 
 
 def place(package: Path = Path(__file__).parent) -> None:
@@ -58,23 +60,34 @@ def _of_our_own() -> Path:
     return Path(tempfile.mkdtemp(prefix="watersmeet-kernels-"))
 
 
-_save = IndexDataCacheFile.save
 
 
-def _save_in_turn(self: Any, key: Any, data: Any) -> None:
-    try:
-        folder = os.open(os.path.dirname(self._index_path), os.O_RDONLY)
-    except OSError:  # it is for Numba to make the folder, or to say that it cannot
-        return _save(self, key, data)
-    try:
+def _in_turn(method: Any, kind: int) -> Any:
+    """The same, one process at a time (or several that only read), by a lock on a file in the folder."""
+    method = getattr(method, "__wrapped__", method)  # of a module that is loaded again
+
+    @wraps(method)
+    def locked(self: Any, *given: Any) -> Any:
         try:
-            fcntl.flock(folder, fcntl.LOCK_EX)
-        except OSError:  # a file system without locks
-            pass
-        _save(self, key, data)
-    finally:
-        os.close(folder)
+            lock = os.open(os.path.join(os.path.dirname(self._index_path), _LOCK), os.O_RDWR | os.O_CREAT, 0o666)
+        except OSError:  # no folder yet, or one that cannot be written: for Numba to make it, or to say so
+            return method(self, *given)
+        try:
+            try:
+                fcntl.flock(lock, kind)
+            except OSError:  # a file system without locks
+                pass
+            return method(self, *given)
+        finally:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_UN)  # said: a child that was forked meanwhile has the lock open, too
+            except OSError:
+                pass
+            os.close(lock)
+
+    return locked
 
 
 place()
-IndexDataCacheFile.save = _save_in_turn  # type: ignore[method-assign]
+IndexDataCacheFile.save = _in_turn(IndexDataCacheFile.save, fcntl.LOCK_EX)  # type: ignore[method-assign]
+IndexDataCacheFile.load = _in_turn(IndexDataCacheFile.load, fcntl.LOCK_SH)  # type: ignore[method-assign]
