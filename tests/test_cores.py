@@ -295,14 +295,16 @@ def test_the_end_of_a_join_waits_for_who_is_looking_at_it(threads):
         looking.set()
         looked.wait()
 
-    looker = threading.Thread(target=join._calls.if_free, args=[look])
-    looker.start()
-    looking.wait()
-    ender = threading.Thread(target=join.__exit__, args=[None, None, None])
-    ender.start()
-    ender.join(0.2)
-    assert ender.is_alive() and not team.ended
-    looked.set()
-    ender.join()
-    looker.join()
+    looker = threading.Thread(target=join._calls.if_free, args=[look], daemon=True)
+    ender = threading.Thread(target=join.__exit__, args=[None, None, None], daemon=True)
+    try:
+        looker.start()
+        assert looking.wait(60)
+        ender.start()
+        ender.join(0.2)
+        assert ender.is_alive() and not team.ended
+    finally:
+        looked.set()
+    for thread in (looker, ender):
+        thread.join(60)
     assert team.ended

@@ -387,8 +387,6 @@ def test_packages_are_fetched_and_a_missing_one_is_named_with_spark_s_log(kafka,
     packages = f'packages = ["{pool}"]\nconf.spark.jars = "{others}"\n'
     (tmp_path / "job.toml").write_text(text.replace(conf, packages + f'conf."spark.jars.ivy" = "{tmp_path / "ivy"}"\n'))
     code, shown, err = job.run()
-    if f"could not fetch {pool}" in err:
-        pytest.skip("Maven cannot be reached any more")
     assert code == 0, shown + err
     assert {result(value) for _, value in kafka.read(out)} == expected(stream(7, 20), stream(11, 20)) != set()
 

@@ -33,7 +33,7 @@ def test_the_tour_runs_and_shows_what_it_tells_of():
     with tempfile.TemporaryDirectory() as place:
         kernel = manager.AsyncKernelManager(transport="ipc", connection_file=f"{place}/kernel.json")
         resources = {"metadata": {"path": str(TOUR.parent)}}
-        nbclient.NotebookClient(notebook, km=kernel, timeout=900, resources=resources).execute()
+        nbclient.NotebookClient(notebook, km=kernel, timeout=900, resources=resources).execute(cleanup_kc=True)
     assert "within" in shown(notebook, 'window = wm.within(200, time="ts")\nwindow', "text/html")
     assert "StreamJoin" in shown(notebook, "join = wm.StreamJoin", "text/html")
     assert "index: bisort (composite)" in shown(notebook, "join.explain()", "text/html")

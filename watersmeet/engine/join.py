@@ -220,7 +220,8 @@ class StreamJoin(Generic[Answer]):
         if self._closed:
             return self._nothing()
         answer = self._calls.whole("close", self._close)
-        self._part_with_cores()  # behind the end of the call: there is nothing to be undone any more
+        with uninterrupted():  # or the answer would be lost
+            self._part_with_cores()  # behind the end of the call: there is nothing to be undone any more
         return answer
 
     def _close(self) -> Any:

@@ -68,6 +68,7 @@ def feed(
     topics = _Topics(servers, [prefix + topic for topic in (*query.topics, query.results)])
     sent, start, told, stopped = [0] * len(streams), time.monotonic(), 0.0, False
     live = dict(enumerate(streams))
+    rest: list[list[bytes]] = [[] for _ in streams]  # for which there was no room
     try:
         while live:
             elapsed = time.monotonic() - start
@@ -75,13 +76,12 @@ def feed(
             for number, messages in list(live.items()):
                 room = min(max(due - sent[number], 0), MOST)
                 with uninterrupted():  # so that what is sent is counted
-                    some = list(islice(messages, room))
+                    some = rest[number] + list(islice(messages, max(room - len(rest[number]), 0)))
                     taken = topics.send(number, some)
                     sent[number] += taken
+                    rest[number] = some[taken:]
                 topics.check()
-                if taken < len(some):
-                    live[number] = chain(some[taken:], messages)
-                elif len(some) < room:
+                if len(some) < room and not rest[number]:
                     del live[number]
             if elapsed - told >= 1 and say is not None:
                 told = elapsed

@@ -103,8 +103,7 @@ def parquet_files(spark: SparkSession, path: str | os.PathLike, schema: Any = No
 def _check_settings(spark: SparkSession, options: dict[str, Any]) -> None:
     said = [(f"option {name!r}", str(value), _OPTIONS.get(name.lower())) for name, value in options.items()]
     for name, fine in _SETTINGS.items():
-        value = spark.conf.get(name, fine[0])
-        said.append((name, fine[0] if value is None else value, fine))
+        said.append((name, spark.conf.get(name) or fine[0], fine))
     for what, value, allowed in said:
         if allowed is not None and value.lower() not in [each.lower() for each in allowed]:
             raise ValueError(
@@ -172,7 +171,7 @@ def read(path: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
                     continue
                 name = found.field(place).name
                 column = batch.column(batch.schema.get_field_index(name))
-                if _of_another_calendar(about, name in int96):
+                if _of_another_calendar(about, any(f"{path}.".startswith(f"{name}.") for path in int96)):
                     _check_calendar(path, name, column)
                 columns.append(_as(path, name, column, field.type, name in int96))
             yield pa.RecordBatch.from_arrays(columns, schema=schema)
@@ -187,12 +186,14 @@ def _opened(path: str) -> pq.ParquetFile:
         )
     local = "/" + rest.lstrip("/")
     try:
-        # Not buffered ahead, which would hold a whole file, and with checks of what lay on a disk, as Spark has them.
+        # Not buffered ahead, which would hold a whole file, and with checks of what lay on a disk, as Hadoop has some.
         return pq.ParquetFile(
             local, coerce_int96_timestamp_unit="us", pre_buffer=False, page_checksum_verification=True
         )
     except FileNotFoundError:
         raise FileNotFoundError(f"{local}, which Spark has found, is not there for this worker") from None
+    except MemoryError:
+        raise
     except (pa.ArrowException, OSError) as error:
         raise ValueError(f"{local} cannot be read as Parquet: {error}") from None
 
@@ -209,6 +210,8 @@ def _batches(path: str, file: pq.ParquetFile, names: list[str]) -> Iterator[pa.R
             step = max(1, -(-batch.num_rows // parts))
             for start in range(0, batch.num_rows, step):
                 yield batch.slice(start, step)
+    except MemoryError:
+        raise
     except (pa.ArrowException, OSError) as error:
         raise ValueError(f"{path} cannot be read as Parquet: {error}") from None
 
