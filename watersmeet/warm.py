@@ -159,6 +159,8 @@ def counting() -> None:
             for wide in (False, True):
                 for window, in_order in WINDOWS:
                     run(PREDICATES[name], window, "semi", wide, in_order, output="count", cores=1)
+        window, in_order = WINDOWS[0]
+        run(PREDICATES["equality"], window, "semi", False, in_order, output="count", cores=1, index="nested_loop")
     finally:
         finder.KEPT = kept
 
