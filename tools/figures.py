@@ -238,7 +238,7 @@ class Cores:
         return "\n".join([prose(about), table(["join", "batch", "route", *counts], rows)])
 
 
-FIRST, KAFKA = of_spark.TITLES["first"], of_spark.TITLES["kafka"].split(":")[0]
+FIRST, KAFKA, HOT = (of_spark.TITLES[part].split(":")[0] for part in ("first", "kafka", "skew"))
 OWN_CHOICE = "And what we ask of our own choice, over all joins of the run:"
 
 
@@ -355,8 +355,7 @@ class Spark:
         names = {part: name for part, name, _, _ in self.rows}
         names |= {f"{part}, flat": f"{names[part]}, long streams" for part in ("A", "B")}
         names |= {"L, flat": "left join, 10M rows a side", "first": "first micro-batch", "kafka": "Kafka to Kafka"}
-        names |= {"skew": "hot keys"}
-        rest = [text for text in (self.flat(), self.first(), self.skewed(), targets(self.data, names)) if text]
+        rest = [text for text in (self.flat(), self.first(), targets(self.data, names)) if text]
         return "\n".join([prose(self.about()), table(header, lines), *map(prose, rest)])
 
     def about(self) -> str:
@@ -412,20 +411,6 @@ class Spark:
             second ten. With a window of 10M rows a side instead of 500,000 a micro-batch took {large[0]} and {large[1]}
             times as long, driver and Python workers together {memory[0]} and {memory[1]} GB.
             {f"In a left join it took {large[2]} times as long." if len(large) > 2 else ""}
-        """
-
-    def skewed(self) -> str:
-        """Micro-batches of hot keys, to those of uniform ones with as many results."""
-        told = []
-        for row in self.data["ratios"]:
-            if row["workload"] == "skew":
-                route, _, partitions = row["against"].split(" by ")[1].partition(", of uniform keys: ")
-                told.append(f"{ratio(row['value'])} by `{route}` with {partitions}")
-        if not told:
-            return ""
-        return f"""
-            An equality with keys as in Zipf's law (1.5) and about two results a row takes, for a micro-batch, so many
-            times what it takes with uniform keys and as many results: {"; ".join(told)}.
         """
 
     def first(self) -> str:
@@ -486,6 +471,9 @@ def blocks() -> dict[tuple[str, str], str]:
         bounds = Claims("spark_bounds", "watersmeet bench spark")
         shown = ("A on Spark", "A", "B on Spark", "B", FIRST, "first", KAFKA, "kafka")
         more |= {("docs/spark.md", "bounds measured"): bounds.measured(shown)}
+    if (ROOT / "docs/figures/spark_skew.json").exists():
+        hot = Claims("spark_skew", "watersmeet bench spark --only skew")
+        more |= {("docs/skew.md", "spark skew measured"): hot.measured((HOT, "skew"))}
     if (ROOT / "docs/figures/opencl.json").exists():
         on_opencl = Claims("opencl", "watersmeet bench index --only opencl")
         more |= {

@@ -75,7 +75,7 @@ def stream_join(
     """Join two streaming DataFrames over a window, on any predicate; returns a streaming DataFrame.
 
     left, right: one that has a watermark is taken as it is: its column and delay are the window's time and lateness.
-        Files of Parquet are read twice as fast as `parquet_files`.
+        Files of Parquet are read faster as `parquet_files`.
     on: the predicate, SQL over the columns `l.…` and `r.…`; or a function of two rows, such as
         `lambda l, r: (l.price - r.price).abs() <= 0.05`.
     window: `within`, `tumbling` or `hopping`, with the time column and the lateness of each side.

@@ -77,7 +77,7 @@ class ParquetFiles:
 
 def parquet_files(spark: SparkSession, path: str | os.PathLike, schema: Any = None, **options: Any) -> ParquetFiles:
     """A folder of Parquet files that others are added to, as one side of a `stream_join`: as
-    `spark.readStream.schema(schema).parquet(path)`, about twice as fast where a micro-batch has several files.
+    `spark.readStream.schema(schema).parquet(path)`, and faster where a micro-batch has several files.
 
     path: a folder, or a pattern of folders, that every worker can open as files of its machine. Folders that are
         partitioned by columns (`day=2026-01-01/`), and what lies in object stores, is for `spark.readStream`.
