@@ -212,6 +212,27 @@ class Embedded:
             ]
         )
 
+    def push(self) -> str:
+        """Where a push goes in one process."""
+        rows = [row for row in self.data["results"] if row["workload"] == "cores" and not row["milliseconds"]["step"]]
+        return milliseconds(rows, *STEPS)
+
+
+JOINS = {"A2, hash": "equality", "B, bisort": "band", "band_last, bisort": "band, last(2^20), positions"}
+STEPS = tuple(f"core.{step}" for step in ("keys", "sort", "probe", "gather", "store", "expire"))
+
+
+def milliseconds(rows: list[Row], *spent: str) -> str:
+    """Of a push, by what it does: a line for each form of each join."""
+    lines = []
+    for row in rows:
+        cores, _, route = row["form"].partition(", ")
+        took = [1e3 * row["batch"] / median(row["rounds"]), *(row["milliseconds"][one] for one in spent)]
+        where = [JOINS[row["contender"]], f"{row['batch']:,}", cores, route or "single"]
+        lines.append([*where, *(f"{one:.1f}" if one >= 10 else f"{one:.2f}" for one in took)])
+    header = ["join", "batch", "cores", "route", "a push", *(one.removeprefix("core.") for one in spent)]
+    return table(header, lines, range(4, len(header)))
+
 
 class Cores:
     """The part `cores` of `watersmeet bench embedded`, from a machine with many."""
@@ -220,7 +241,6 @@ class Cores:
         self.data = load("cores")
 
     def measured(self) -> str:
-        names = {"A2, hash": "equality", "B, bisort": "band", "band_last, bisort": "band, last(2^20), positions"}
         counts = list(dict.fromkeys(row["form"].split(",")[0] for row in self.data["results"]))
         speeds = {(row["contender"], row["batch"], row["form"]): speed_of(row) for row in self.data["results"]}
         rows = []
@@ -229,13 +249,19 @@ class Cores:
             for route in routes:
                 forms = [counts[0], *(f"{count}, {route}" for count in counts[1:])]
                 found = [speeds.get((contender, batch, form), "-") for form in forms]
-                rows.append([names[contender], f"{batch:,}", route, *found])
+                rows.append([JOINS[contender], f"{batch:,}", route, *found])
         about = f"""
             Million rows/s of the joins of the README on {self.data["machine"]["cores"]} cores (`watersmeet bench
             embedded --only cores`, {self.data["started"][:10]}, medians of {self.data["rounds"]} rounds and the best
             in brackets, [figures/cores.json](figures/cores.json)).
         """
         return "\n".join([prose(about), table(["join", "batch", "route", *counts], rows)])
+
+    def phases(self) -> str:
+        """Where a push goes with cores that are processes."""
+        several = [row for row in self.data["results"] if row["milliseconds"]["step"]]
+        return milliseconds(several, "write", "route", "step", "collect", "core", "core.pick", *STEPS, "core.hand")
+
 
 
 FIRST, KAFKA, HOT = (of_spark.TITLES[part].split(":")[0] for part in ("first", "kafka", "skew"))
@@ -474,6 +500,12 @@ def blocks() -> dict[tuple[str, str], str]:
     if (ROOT / "docs/figures/spark_skew.json").exists():
         hot = Claims("spark_skew", "watersmeet bench spark --only skew")
         more |= {("docs/skew.md", "spark skew measured"): hot.measured((HOT, "skew"))}
+    if (ROOT / "docs/figures/skew_cores.json").exists():
+        eight = Claims("skew_cores", "watersmeet bench skew --only cores")
+        more |= {("docs/skew.md", "skew cores measured"): eight.measured(("cores",))}
+    if (ROOT / "docs/figures/sort_intel.json").exists():
+        intel = Claims("sort_intel", "watersmeet bench embedded --only sort")
+        more |= {("docs/indexes.md", "sort on Intel measured"): intel.measured(("sort",))}
     if (ROOT / "docs/figures/opencl.json").exists():
         on_opencl = Claims("opencl", "watersmeet bench index --only opencl")
         more |= {
@@ -490,7 +522,9 @@ def blocks() -> dict[tuple[str, str], str]:
         ("docs/aggregates.md", "aggregates measured"): parts.measured(("aggregates",)),
         ("docs/page.md", "page measured"): parts.measured(("page",)),
         ("docs/indexes.md", "sort measured"): parts.measured(("sort",)),
+        ("docs/measured.md", "push measured"): embedded.push(),
         ("docs/cores.md", "cores measured"): Cores().measured(),
+        ("docs/cores.md", "phases measured"): Cores().phases(),
         ("docs/cores.md", "topologies measured"): cores.measured(("topologies", "latency", "ordering")),
         ("docs/cores.md", "shared measured"): cores.measured(("shared", "tasks", "routes", "ordered")),
         (page, "claims"): index.claims(whys),

@@ -180,7 +180,8 @@ def test_two_runs_of_one_name_are_told_apart(tmp_path):
     other.write_text(first.read_text())
     both = runs.load([first, other])
     assert [run.name for run in both] == ["cores", "cores-2"]
-    assert len({plot.name for run in both for plot in plots.plots(run)}) == 4
+    names = [plot.name for run in both for plot in plots.plots(run)]
+    assert len(set(names)) == len(names) >= 4
 
 
 def test_a_run_of_an_unknown_benchmark_is_listed(tmp_path):
