@@ -17,7 +17,9 @@ from watersmeet.bench.cores.claims import claims
 from watersmeet.bench.cores.topologies import TOPOLOGIES, within
 from watersmeet.cli import app
 
-TINY = cores.Sizes(windows=(64, 128), tree_window=1 << 12, tree_batch=1 << 10, turn=0.0, rounds=2)
+TINY = cores.Sizes(
+    windows=(64, 128), tree_window=1 << 12, tree_batch=1 << 10, tree_batches=(1 << 9, 1 << 10), turn=0.0, rounds=2
+)
 ROOT = Path(__file__).parents[2]
 
 pytestmark = [pytest.mark.xdist_group("cores bench"), pytest.mark.long]  # `stored` takes long
@@ -58,7 +60,14 @@ def test_parts_have_the_contenders_they_are_about(stored):
     assert contenders("windows") == {"by number", "by time"}
     assert contenders("ordering") == {"none", "every 100", "every 10", "outer", "inner"}
     assert contenders("shared") == {"shared", "blocking merge", "Bw-Tree", "round-robin"}
-    assert contenders("routes") == {"single", "shared", "cells", "split"}
+    for part in ("routes", "batches", "partners"):
+        assert contenders(part) == {"single", "shared", "cells", "split"}
+    settings = {row["part"]: set() for row in stored[0]["results"]}
+    for row in stored[0]["results"]:
+        settings[row["part"]].add((row["setting"], row["checked_pairs"]))
+    assert {setting for setting, _ in settings["batches"]} == {"batches of 512", "batches of 1,024"}
+    pairs = dict(settings["partners"])
+    assert list(pairs) != [] and pairs["0.125 partners"] * 8 < pairs["2 partners"] * 4 < pairs["32 partners"]
     assert contenders("ordered") == {"none", "outer", "inner"}
     assert any(row["part"] == "ordering" and row["checked_pairs"] for row in stored[0]["results"])
     for part in ("topologies", "latency"):

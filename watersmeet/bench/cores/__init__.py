@@ -10,6 +10,8 @@ The second form needs numpy, numba and pyarrow only. Parts are functions that ge
     shared       PIM-Trees that threads share, merges that block, Bw-Trees, round-robin           (PIM, figs. 8a, 13c)
     tasks        the first of these by the size of a task                                         (PIM, section 4.1)
     routes       StreamJoin by route and cores
+    batches      the same on all cores by the tuples of a batch
+    partners     the same by how many a tuple has
     ordered      StreamJoin by the order of its results
 
 A row names its part, setting, window, join cores and contender, and has the tuples/s of all rounds, or latencies;
@@ -42,6 +44,8 @@ class Sizes:
     windows: tuple[int, ...] = (1 << 12, 1 << 14, 1 << 16)
     tree_window: int = 1 << 20  # where there is an index
     tree_batch: int = 1 << 15
+    tree_batches: tuple[int, ...] = (1 << 12, 1 << 15, 1 << 18)
+    partners: tuple[float, ...] = (0.125, 2, 32)
     turn: float = 0.2  # seconds that a contender runs in a round, about
     rounds: int = 3
 
@@ -50,7 +54,10 @@ class Sizes:
 
 
 FULL = Sizes()
-QUICK = Sizes(windows=(1 << 8, 1 << 10), tree_window=1 << 14, tree_batch=1 << 12, turn=0.01, rounds=1)
+QUICK = Sizes(
+    windows=(1 << 8, 1 << 10), tree_window=1 << 14, tree_batch=1 << 12, tree_batches=(1 << 10, 1 << 12), turn=0.01,
+    rounds=1,
+)  # fmt: skip
 
 
 class Cores(Bench):
@@ -129,6 +136,8 @@ PARTS: dict[str, Callable[[Cores], None]] = {
     "shared": shared_parts.shared,
     "tasks": shared_parts.tasks,
     "routes": shared_parts.routes,
+    "batches": shared_parts.batches,
+    "partners": shared_parts.partners,
     "ordered": shared_parts.ordered,
 }
 

@@ -5,10 +5,13 @@
               stores every k-th tuple, and looks up all
     tasks     the same by the size of a task
     routes    StreamJoin by route and cores
+    batches   the same on all cores by the tuples of a batch
+    partners  the same by how many a tuple has
     ordered   StreamJoin by the order of its results
 
-All join two streams of uniform keys on a band with two partners a tuple over last(window), batches of both in turn, as
-PIM's evaluation does. The first two run the kernel alone and count; the others are whole joins, positions out.
+All join two streams of uniform keys on a band with two partners a tuple, where nothing else is said, over last(window),
+batches of both in turn, as PIM's evaluation does. The first two run the kernel alone and count; the others are whole
+joins, positions out.
 """
 
 from __future__ import annotations
@@ -69,10 +72,22 @@ def tasks(bench: Cores) -> None:
 
 def routes(bench: Cores) -> None:
     for cores in bench.counts:
-        names = ("single", "shared", "cells", "split") if cores > 1 else ("single", "shared")
-        race(bench, "routes", cores, {
-            name: lambda name=name, cores=cores: Joined(bench, route=name, cores=cores) for name in names
-        })  # fmt: skip
+        race(bench, "routes", cores, by_route(bench, cores))
+
+
+def batches(bench: Cores) -> None:
+    for rows in bench.sizes.tree_batches:
+        race(bench, "batches", bench.most, by_route(bench, bench.most), f"batches of {rows:,}", batch=rows)
+
+
+def partners(bench: Cores) -> None:
+    for number in bench.sizes.partners:
+        race(bench, "partners", bench.most, by_route(bench, bench.most), f"{number:g} partners", partners=number)
+
+
+def by_route(bench: Cores, cores: int) -> dict[str, Callable[..., Contender]]:
+    names = ("single", "shared", "cells", "split") if cores > 1 else ("single", "shared")
+    return {name: lambda name=name: Joined(bench, route=name, cores=cores) for name in names}
 
 
 def ordered(bench: Cores) -> None:
@@ -84,10 +99,13 @@ def ordered(bench: Cores) -> None:
         })  # fmt: skip
 
 
-def race(bench: Cores, part: str, cores: int, contenders: dict[str, Callable[..., Contender]]) -> None:
+def race(
+    bench: Cores, part: str, cores: int, contenders: dict[str, Callable[..., Contender]], setting: str = "",
+    batch: int | None = None, partners: float = PARTNERS,
+) -> None:  # fmt: skip
     """Rounds of all contenders, in turn; a row each."""
-    window, batch = bench.sizes.tree_window, bench.sizes.tree_batch
-    domain = window * (2 * REACH + 1) // PARTNERS
+    window, batch = bench.sizes.tree_window, batch or bench.sizes.tree_batch
+    domain = round(window * (2 * REACH + 1) / partners)
     lanes = {name: make() for name, make in contenders.items()}
     speeds: dict[str, list[float]] = {name: [] for name in lanes}
     found: dict[str, list[int]] = {name: [] for name in lanes}
@@ -109,7 +127,7 @@ def race(bench: Cores, part: str, cores: int, contenders: dict[str, Callable[...
     for name, counts in found.items():
         if counts != found[first]:
             raise AnswersDiffer(f"{part}, {cores} cores: {first} gives {found[first]} results, {name} {counts}")
-    about: Row = {"part": part, "setting": "", "window": window, "cores": cores, "tuples": 2 * batch * STEPS}
+    about: Row = {"part": part, "setting": setting, "window": window, "cores": cores, "tuples": 2 * batch * STEPS}
     about |= {"checked_pairs": sum(found[first]), "checksum": ""}
     for name, rounds in speeds.items():
         bench.record(about | {"contender": name, "tuples_per_s": max(rounds), "rounds": rounds})

@@ -16,6 +16,8 @@ TITLES = {  # of the rounds the median, and the best in brackets
     "shared": "1,000 tuples/s by threads, trees as indexes, |x - y| <= 2 over last(window), counted",
     "tasks": "1,000 tuples/s by the tuples of a task, PIM-Trees that threads share",
     "routes": "1,000 tuples/s of StreamJoin by route, |x - y| <= 2 over last(window), positions out",
+    "batches": "1,000 tuples/s of StreamJoin by the tuples of a batch, same join",
+    "partners": "1,000 tuples/s of StreamJoin by the partners of a tuple, same join",
     "ordered": "1,000 tuples/s of StreamJoin by the order of its results, same join",
     "latency": "latencies in microseconds, at one rate for all",
 }
