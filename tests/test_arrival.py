@@ -6,6 +6,7 @@ import pytest
 
 import watersmeet as wm
 from watersmeet.engine.arrival import Arrival
+from watersmeet.engine.arrivals import Clock, Collected
 from watersmeet.engine.late import LateRows
 from watersmeet.window.ticks import span_of
 
@@ -53,3 +54,21 @@ def test_a_time_beyond_int64_is_refused_wherever_it_stands():
     for times in ([1, 2**63, 3], [2**64 - 1, 1], [1, 2**63]):
         with pytest.raises(ValueError, match="values beyond int64"):
             join.push(left=pa.table({"ts": pa.array(times, pa.uint64()), "k": [1] * len(times)}))
+
+
+@pytest.mark.parametrize("sizes", [(2,), (2, 3), (4, 1), (100,)])
+@pytest.mark.parametrize("order", ["left right", "right left", "right left right", "left right left", "left", "right"])
+def test_bounds_that_are_told_as_one_value_are_the_same(order, sizes):
+    schema = pa.schema({"x": pa.int64()})
+    window = wm.last(*sizes).bind(schema, schema)
+    clock = Clock(window)
+    both = Collected(window), Collected(window, flat=True)
+    for side in order.split():
+        batch = pa.record_batch({"x": range(5)})
+        for name, pushed in clock.push({side: batch}).items():
+            for collected in both:
+                collected.add(name, pushed)
+    plain, flat = ({side: (one.low.tolist(), one.high.tolist()) for side, one in group.items()} for group in (
+        both[0].take()[0], both[1].take()[0]
+    ))  # fmt: skip
+    assert plain == flat and set(plain) == set(order.split())

@@ -426,6 +426,14 @@ def test_a_call_that_fails_has_taken_no_time(monkeypatch, threads):
         assert join.metrics.to_dict() == before
 
 
+def test_metrics_count_the_subwindows_of_each_side():
+    with join_of("hash", cores=2, subwindows=3) as join:
+        for number in range(4):
+            join.push(left=batches(number)[0])
+        metrics = join.metrics
+        assert metrics.subwindows_left > metrics.subwindows_right >= 0
+
+
 def test_explain_and_metrics_show_cores_and_their_load():
     with join_of("hash", cores=3) as join:
         assert "cores: 3 processes, from the first push on" in join.explain()

@@ -34,11 +34,12 @@ from strategies import FILLER, HOWS, INDEXES, WINDOW_KINDS, Scenario, capacities
 from test_order import arrived, rank
 
 import watersmeet as wm
-from watersmeet.engine.cores.collect import merge
+from watersmeet.engine.cores.collect import Collector, Layout, merge
 from watersmeet.engine.cores.team import Team
 from watersmeet.query.parse import parse
 from watersmeet.query.plan import compile_plan
 from watersmeet.routing.choose import choose_route
+from watersmeet.workers import ALONE
 
 #: Fewer examples than elsewhere, but of many tests.
 SOME = settings(max_examples=settings().max_examples if os.environ.get("HYPOTHESIS_PROFILE") == "nightly" else 5)
@@ -308,3 +309,14 @@ def test_the_end_of_a_join_waits_for_who_is_looking_at_it(threads):
     for thread in (looker, ender):
         thread.join(60)
     assert team.ended
+
+
+def test_results_that_are_too_far_apart_for_a_word_are_not_put_in_a_wrong_order():
+    numbers = pa.schema({"left": pa.int64(), "right": pa.int64()})
+    collector = Collector("inner", Layout(numbers, (0, 1), 0, 1), numbers, False, ALONE)
+    near = pa.record_batch({"left": [0, 1 << 30], "right": [1 << 30, 3]}, schema=numbers)
+    (found,) = collector.in_order([near.slice(0, 1), near.slice(1, 1)], {"left": 0, "right": 0})
+    assert found.to_pydict() == {"left": [1 << 30, 0], "right": [3, 1 << 30]}
+    far = pa.record_batch({"left": [0, 1 << 40], "right": [1 << 40, 3]}, schema=numbers)
+    with pytest.raises(AssertionError, match="apart"):
+        collector.in_order([far.slice(0, 1), far.slice(1, 1)], {"left": 0, "right": 0})

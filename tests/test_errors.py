@@ -335,3 +335,19 @@ def test_a_count_window_has_no_time_to_advance(side):
 def test_misspelt_parameters_are_pythons_business():
     with pytest.raises(TypeError):
         wm.StreamJoin("l.k = r.k", wm.within(5), hwo="left")
+
+
+@pytest.mark.parametrize("window, rows", [
+    (wm.last(10, 2000), 2000), (wm.last(2000, 10), 2000), (wm.last(7), 7), (wm.within(5), 0),
+])  # fmt: skip
+def test_a_device_is_asked_for_the_larger_window(monkeypatch, window, rows):
+    """Before anything starts, so that one too small for it is named at once."""
+    asked = []
+
+    def on_device(index, device, route, rows):
+        asked.append(rows)
+        return index, "cpu", route
+
+    monkeypatch.setattr("watersmeet.engine.asked.on_device", on_device)
+    wm.StreamJoin("l.k = r.k", window)
+    assert asked == [rows]

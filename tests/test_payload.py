@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from watersmeet.window import chunks
 from watersmeet.window.payload import Payload
 from watersmeet.window.rows import MOST_WORDS, Rows
 from watersmeet.workers import ALONE, Workers
@@ -143,3 +144,21 @@ def test_a_single_row_keeps_its_slab(offset, together):
         a, b = payload.take(positions)
         assert a.to_pylist() == positions.tolist()
         assert b.to_pylist() == (positions / 2).tolist()
+
+
+def test_small_batches_are_joined_as_they_come_without_copying_all_of_them_every_time(monkeypatch):
+    copied = []
+
+    def joined(first, second):
+        copied.append(first.num_rows + second.num_rows)
+        return plain(first, second)
+
+    plain = chunks._joined
+    monkeypatch.setattr(chunks, "_joined", joined)
+    kept = chunks.Chunks(pa.schema({"x": pa.int64()}))
+    n = 3000
+    for i in range(n):
+        kept.append(pa.record_batch({"x": [i]}))
+    assert n <= sum(copied) <= 2 * n * n.bit_length() and len(kept._chunks) <= 2 * n.bit_length()
+    (column,) = kept.take(np.arange(n), [0], ALONE)
+    assert column.to_pylist() == list(range(n))

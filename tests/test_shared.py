@@ -2,6 +2,7 @@
 
 import threading
 import time
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -305,6 +306,19 @@ def test_a_signal_handler_may_change_the_number_of_threads(monkeypatch):
     thread.start()
     thread.join(60)
     assert found == [5000]
+
+
+@pytest.mark.parametrize("cores", [1, 2, 4])
+def test_as_many_threads_as_are_wanted_are_called(monkeypatch, cores):
+    monkeypatch.setattr(tasks, "_MANY", 1)
+    called = []
+    submit = Workers.submit
+    monkeypatch.setattr(Workers, "submit", lambda self, work: called.append(work) or submit(self, work))
+    batch = pa.table({"ts": range(5000), "x": range(5000)})
+    join = wm.StreamJoin("l.x = r.x", wm.within(10_000), route="shared", cores=3, output="count")
+    join.cores = cores
+    assert join.push(batch, batch) == 5000
+    assert sum(isinstance(work, partial) and work.func.__name__ == "work" for work in called) == cores - 1
 
 
 # -- what is refused -------------------------------------------------------------------------------------------------

@@ -102,6 +102,21 @@ def test_pairs_of_a_stream_whose_other_side_never_came(how, side):
     assert join.close().to_pydict() == alone
 
 
+@pytest.mark.parametrize("output", ["rows", "pairs", "count"])
+def test_left_rows_without_a_partner_come_out_though_the_right_stream_never_came(output):
+    """Those of an anti join: the other stream's columns are not in the answer."""
+    join = wm.StreamJoin("l.k = r.k", wm.within(5), "anti", output=output)
+    join.push(left=LEFT)
+    found = join.close()
+    assert found == 2 if output == "count" else found.to_pydict() == (
+        {"left": [0, 1]} if output == "pairs" else LEFT.to_pydict()
+    )  # fmt: skip
+    never = wm.StreamJoin("l.k = r.k", wm.within(5), "anti", output=output)
+    never.push(right=RIGHT)
+    none = never.close()
+    assert (none if output == "count" else none.num_rows) == 0
+
+
 def test_numbers_have_no_schema():
     join = wm.StreamJoin("l.k = r.k", wm.within(5), output="count")
     assert join.schema is None

@@ -53,7 +53,7 @@ STATE = "tests/test_state.py"
 FAILURES = "tests/test_failures.py::test_a_step_that_fails_at_any_line_leaves_no_trace"
 
 PARTS: dict[str, Part] = {
-    "engine/core": Part(_of("engine", "core", "finder"), (*WINDOWS, FAILURES, STATE)),
+    "engine/core": Part(_of("engine", "core", "finder"), (*WINDOWS, FAILURES, STATE, "tests/test_cores.py")),
     "engine/arrivals": Part(
         _of("engine", "arrivals", "arrival", "late"),
         ("tests/test_arrival.py", *WINDOWS, "tests/test_errors.py", FAILURES),

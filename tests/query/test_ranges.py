@@ -74,3 +74,9 @@ def test_a_condition_of_the_probing_tuple_alone_is_part_of_its_range():
     plan, found = holds("(l.a between r.a and r.a + 3 and r.b > 1) or (l.a = r.a + 4 and r.b <= 1)")
     assert found > 5
     assert [(term.kind, term.note) for term in plan.terms] == [("bands", "left probes check it again")]
+
+
+def test_a_between_that_is_not_looked_up_is_checked_by_keys():
+    """Of both its ends, and so without taking columns of the pairs found."""
+    plan, _ = holds("l.d = r.d and l.b between r.a and r.b")
+    assert plan.left.checks is not None and len(plan.left.checks.checks) == 2 and plan.left.rest is None

@@ -305,3 +305,13 @@ def test_unsigned_times_beyond_int64_are_refused():
     assert window.read(pa.record_batch({"ts": pa.array([TOP], pa.uint64())}), "left").tolist() == [TOP]
     with pytest.raises(ValueError, match="right.*beyond int64"):
         window.read(pa.record_batch({"ts": pa.array([TOP + 1], pa.uint64())}), "right")
+
+
+@pytest.mark.parametrize("window", [within(3, 7), within(0, 4), within(9), tumbling(5), hopping(6, 2)], ids=repr)
+def test_a_tuple_waits_as_long_as_partners_may_come(window):
+    spec = bound(window, pa.int64())
+    ticks = np.arange(1000, 1060)
+    for side in ("left", "right"):
+        _, high = spec.partners(side, ticks)
+        longest = int((high - ticks).max())  # of a window with fixed ends: from its first tick on
+        assert spec.lifetime(side) == (longest if window.__class__ is type(within(1)) else longest + 1)
