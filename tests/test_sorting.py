@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from watersmeet.index import batches, sorting
-from watersmeet.index.batches import SortedBatches
+from watersmeet.index.batches import SortedBatches, _all_in_order, _are_in_order
 from watersmeet.index.sorting import digits, in_order, taken
 from watersmeet.workers import ALONE, Workers
 
@@ -153,3 +153,16 @@ def test_who_sorts_words_is_found_out_once():
     before = sorting.numpy_is_faster.cache_info().misses  # threads may have begun to find out at the same time
     assert first in (True, False) and sorting.numpy_is_faster() is first
     assert sorting.numpy_is_faster.cache_info().misses == before
+
+
+@pytest.mark.parametrize("n", [2, 3, 255, 256, 257, 5000])
+@pytest.mark.parametrize("equal", [False, True])
+def test_whether_a_batch_is_in_order_is_seen_from_its_own_rows(equal, n):
+    """And not from what lies behind them."""
+    behind = np.concatenate([np.arange(n), np.arange(20_000)[::-1]])
+    none = np.zeros(0, np.int64)
+    for keys in (behind[:n], np.zeros(n, np.int64)):
+        assert _are_in_order(behind[:n] if equal else none, keys)
+        assert _all_in_order(behind[:n] if equal else none, keys)
+    swapped = np.append(np.arange(n - 1), -1)
+    assert not _all_in_order(swapped if equal else none, swapped) and not _are_in_order(none, swapped)
