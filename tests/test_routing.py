@@ -16,7 +16,7 @@ from watersmeet.query.parse import parse
 from watersmeet.query.plan import compile_plan
 from watersmeet.routing.base import hashed
 from watersmeet.routing.cells import CELL_BANDS, Cells, CellSize, cell_size, doubles
-from watersmeet.routing.choose import choose_route
+from watersmeet.routing.choose import choose_route, copies_lines
 
 SCHEMA = pa.schema({"k": pa.int64(), "x": pa.int64(), "f": pa.float64(), "s": pa.string()})
 ROWS = st.lists(st.fixed_dictionaries(VALUES), min_size=1, max_size=12)
@@ -123,6 +123,26 @@ def test_the_route_that_a_predicate_takes_by_itself(sql, how, cores, name, ancho
     route, reason = choose_route("auto", plan_of(sql), SCHEMA, SCHEMA, how, cores)
     assert (route.name, route.anchor, route.cores) == (name, anchor, 1 if name == "single" else cores)
     assert reason and reason != "as asked for"
+
+
+AWAY = "  stored: the left side at home, the other wherever it may have partners"
+TO_TWO = "  copies: a row goes to one core, one in 8 to two"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "sql", "how", "lines"),
+    [
+        ("hash", "l.k = r.k", "left", []),
+        ("single", BAND, "left", []),
+        ("cells", BAND, "inner", ["  stored: at home only", TO_TWO]),
+        ("cells", BAND, "left", [AWAY, TO_TWO]),
+        ("split", BAND, "inner", ["  stored: at home only", "  copies: every row goes to all 4 cores"]),
+        ("split", BAND, "left", [AWAY, "  copies: every right row goes to all 4 cores"]),
+    ],
+)
+def test_explain_says_where_rows_are_stored_and_how_many_copies_there_are(wanted, sql, how, lines):
+    route, _ = choose_route(wanted, plan_of(sql), SCHEMA, SCHEMA, how, 4)
+    assert copies_lines(route) == lines
 
 
 @pytest.mark.parametrize(

@@ -132,7 +132,7 @@ PARTS: dict[str, Part] = {
     ),
     "sketch": Part(_of("sketch", "asketch"), ("tests/test_sketch.py",)),
     "atomics": Part(("watersmeet/atomics.py",), ("tests/test_atomics.py",)),
-    "routing/cells": Part(_of("routing", "cells"), ("tests/test_routing.py", ON_SPARK[-1])),
+    "routing/cells": Part(_of("routing", "cells"), ("tests/test_routing.py", "tests/test_cells.py", ON_SPARK[-1])),
     "routing/hot_cold": Part(
         _of("routing", "hot_cold", "beliefs"), ("tests/test_hot_cold.py", "tests/test_routing.py")
     ),

@@ -216,3 +216,10 @@ def test_timestamps_of_different_units():
     left = pa.record_batch({"t": pa.array([0, 1, 2, None], pa.timestamp("s")), "x": [1, 2, 3, 4]})
     right = pa.record_batch({"t": pa.array([0, 10**6, 1999999, 3 * 10**6], pa.timestamp("us")), "x": [1, 1, 3, 3]})
     same("l.t - r.t between interval '-1' second and interval '1' second and abs(l.x - r.x) <= 1", left, right)
+
+
+def test_a_band_of_whole_numbers_may_differ_in_width_by_one():
+    """Twice a number lies within 4 of another for five numbers, or for four."""
+    rows = pa.record_batch({"a": [0, 1, 2, 3, 4, 5, 10, 11], "b": [0, 1, 2, 3, 3, 2, 1, 0]})
+    plan, found = same("2 * l.a between r.a - 4 and r.a + 4 and abs(l.b - r.b) <= 1", rows, rows)
+    assert found > 0 and {each.width for each in plan.boxes[0].dimensions} == {5, 3}
