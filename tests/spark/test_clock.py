@@ -107,6 +107,7 @@ def test_times_since_1970_travel_as_they_are():
     schema = pa.schema([("ts", pa.timestamp("us", "UTC"))])
     clock = SparkClock(wm.within("1 second").bind(schema, schema), Timing(later=False))
     assert (clock.first, clock.micros(0), clock.micros(clock.last)) == (0, 0, clock.last)
+    assert clock.since_1970 and not SparkClock(wm.within("1 second").bind(schema, schema), Timing()).since_1970
     assert 2**63 - 2000 < clock.last < 2**63
     assert clock.watermark("left", 0) is None and clock.watermark("left", 5) == 5_000
     assert clock.timer("left", 5_001) == 6

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +17,7 @@ from watersmeet.spark.compact import FAN_IN
 from watersmeet.spark.cores import core_keys
 from watersmeet.spark.limits import LIMITS, Limits
 from watersmeet.spark.packs import joined
+from watersmeet.spark.runs import _least_waiting
 from watersmeet.spark.spec import VERSION
 
 from .standin import StandIn, specified
@@ -345,3 +347,14 @@ def test_state_that_is_not_there_any_more_is_named(tmp_path, lost, told):
     spark.forget_files()
     with pytest.raises(RuntimeError, match=f"the state has {told} .* its checkpoint is damaged"):
         spark.batch(another, another)
+
+
+@pytest.mark.parametrize(
+    "settled, least", [([0, 0, 0, 0], 3), ([0, 1, 0, 1], 5), ([1, 1, 1, 0], 8), ([1, 1, 1, 1], None)]
+)
+def test_the_tuple_that_waits_longest_says_when_to_wake_up(settled, least):
+    """Whether ticks are in order or not."""
+    ticks, settled = np.array([5, 3, 9, 8]), np.array(settled, np.uint8)
+    order = np.argsort(ticks)
+    assert _least_waiting(SimpleNamespace(in_order=False, ticks=ticks, settled=settled)) == least
+    assert _least_waiting(SimpleNamespace(in_order=True, ticks=ticks[order], settled=settled[order])) == least
