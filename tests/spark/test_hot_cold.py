@@ -155,6 +155,20 @@ def test_hot_keys_that_change_are_spread(on, cores, width, tmp_path, monkeypatch
     assert near or share < 0.6, "of cells, others are hot as well: there are few of them"
 
 
+def test_hot_rows_that_have_expired_are_let_go_of_though_no_others_come(tmp_path):
+    """Stores that get nothing any more are gone through as well."""
+    spark = StandIn(specified("l.k = r.k", wm.within(30), "inner", ROWS, ROWS, "hot_cold", 4), tmp_path, 3)
+    for left, right in zip(skewed(1, [7, 7]), skewed(2, [7, 7]), strict=True):
+        spark.batch(left, right)
+    full = spark.state_bytes()
+    assert spark.counts["hot_left"] > 300
+    for number in range(50, 54):
+        keys = np.arange(40)
+        few = pa.table({"id": keys, "ts": number * 1000 + keys, "k": 1000 + keys + number}, schema=ROWS)
+        spark.batch(few, few)
+    assert spark.last["stored_left"] <= 80 and spark.state_bytes() < full / 5
+
+
 def test_a_hot_key_is_kept_by_all_its_cores_and_a_cold_one_at_home():
     spec = specified("l.k = r.k", wm.within(30), "inner", ROWS, ROWS, "hot_cold", 8)
     (table,) = skewed(1, [7], 10_000)
