@@ -147,5 +147,5 @@ PARTS: dict[str, Part] = {
     "spark/narrow": Part(_of("spark", "narrow", "packs"), ON_SPARK),
     "spark/joiner": Part(_of("spark", "joiner"), (*ON_SPARK, "tests/spark/test_hot_cold.py")),
     "spark/router": Part(_of("spark", "router"), ON_SPARK),
-    "spark/canonical": Part(_of("spark", "canonical", "stores"), ON_SPARK),
+    "spark/canonical": Part(_of("spark", "canonical", "stores"), (*ON_SPARK, "tests/spark/test_hot_cold.py")),
 }  # fmt: skip
