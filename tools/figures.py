@@ -263,7 +263,6 @@ class Cores:
         return milliseconds(several, "write", "route", "step", "collect", "core", "core.pick", *STEPS, "core.hand")
 
 
-
 FIRST, KAFKA, HOT = (of_spark.TITLES[part].split(":")[0] for part in ("first", "kafka", "skew"))
 OWN_CHOICE = "And what we ask of our own choice, over all joins of the run:"
 

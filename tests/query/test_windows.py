@@ -313,5 +313,6 @@ def test_a_tuple_waits_as_long_as_partners_may_come(window):
     ticks = np.arange(1000, 1060)
     for side in ("left", "right"):
         _, high = spec.partners(side, ticks)
-        longest = int((high - ticks).max())  # of a window with fixed ends: from its first tick on
-        assert spec.lifetime(side) == (longest if window.__class__ is type(within(1)) else longest + 1)
+        longest = int((high - ticks).max())
+        fixed_ends = not isinstance(window, type(within(1)))  # from its first tick to its end, which is not in it
+        assert spec.lifetime(side) == longest + fixed_ends
