@@ -81,7 +81,6 @@ def test_search_works_without_a_server(chromium, site):
         assert page.errors == [] and all(url.startswith(("file:", "data:")) for url in page.requests)
 
 
-@pytest.mark.long
 def test_every_page_of_docs_is_in_the_site_and_its_navigation(site):
     text = (site / "index.html").read_text()
     for path in DOCS.glob("*.md"):
