@@ -26,3 +26,10 @@ def room(n: int, dtype: Any) -> np.ndarray:
     if n < _FEW:
         return np.empty(n, dtype)
     return allocate(n, dtype)[1]
+
+
+def repeated(values: np.ndarray, n: int) -> np.ndarray:
+    """The first of these values n times, by reference. As `np.broadcast_to`, which takes ten times as long."""
+    array: np.ndarray = np.ndarray((n,), values.dtype, values, 0, (0,))
+    array.flags.writeable = False
+    return array

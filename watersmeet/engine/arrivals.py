@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from watersmeet.engine.arrival import Arrival
 from watersmeet.engine.self_join import one_time
+from watersmeet.memory import repeated
 from watersmeet.query.windows import SIDES, BoundCountWindow, BoundTimeWindow, BoundWindow, Side, other
 from watersmeet.window import capacity
 from watersmeet.window.capacity import sizes
@@ -202,10 +203,9 @@ class Collected:
         assert isinstance(self._window, BoundCountWindow)
         pushed = self._pushed[side]
         if self._flat and len(pushed) == 1:
-            few = self._bounds(side, ticks[[0, -1]], [2])
-            if all((one == one[0]).all() for one in few):  # and so are those between, for they rise with the ticks
-                low, high = (np.broadcast_to(one[0], ticks.size) for one in few)
-                return low, high
+            low, high = self._bounds(side, ticks[[0, -1]], [2])
+            if low[0] == low[1] and high[0] == high[1]:  # and so are those between, for they rise with the ticks
+                return repeated(low, ticks.size), repeated(high, ticks.size)
         return self._bounds(side, ticks, [p.batch.num_rows for p in pushed])
 
     def _bounds(self, side: Side, ticks: Array, rows: list[int]) -> tuple[Array, Array]:

@@ -37,7 +37,7 @@ import numpy as np
 from numba import njit
 
 from watersmeet.index.base import Forgetting, Index, Structure, TickBounds, appended
-from watersmeet.memory import room
+from watersmeet.memory import repeated, room
 from watersmeet.window.ticks import Span
 from watersmeet.workers import ALONE, SMALL, Workers
 
@@ -118,7 +118,7 @@ def _as_rows(ticks, bounds, strict, start, stop, rows):
 def _less(bounds: Array, base: int) -> Array:
     """bounds - base; one value that is repeated by its stride stays so."""
     if bounds.strides == (0,):
-        return np.broadcast_to(bounds[0] - base, bounds.size)
+        return repeated(bounds[:1] - base, bounds.size)
     return bounds - base
 
 

@@ -207,35 +207,37 @@ def merge_kernel(kind: int):
         one = uint64(1)
         eight = uint64(8)
         e = np.int64(0)
-        for j in range(b_ordered.size - 1, -1, -1):
-            row = np.int64(b_rows[j]) + first_row
-            key = b_ordered[j]
-            if kind == COMPOSITE:
-                e = b_equal[j]
-            if kind == PACKED:
-                key = ((key - code[0]) << code[2]) | row
-            while i >= eight and not upto(kind, equal, ordered, i - eight, e, key):
-                i -= eight
-                _move_keys(kind, equal, ordered, rows, i, to_come)
-            if i >= eight and to_come >= eight:
-                greater = uint64(0)
-                for u in range(8):
-                    stays = upto(kind, equal, ordered, i - eight + uint64(u), e, key)
-                    greater += uint64(0) if stays else uint64(1)
-                _move_keys(kind, equal, ordered, rows, i - eight, to_come)
-                i -= greater
-            else:
-                while i > uint64(0) and not upto(kind, equal, ordered, i - one, e, key):
-                    i -= one
-                    _move_key(kind, equal, ordered, rows, i, to_come)
-            to_come -= one
-            if kind == COMPOSITE:
-                equal[i + to_come] = e
-            ordered[i + to_come] = key
-            if kind != PACKED:
-                rows[i + to_come] = row
-            if s * w > i + to_come + uint64(SAMPLED):
-                s = _sample(kind, w, equal, ordered, s_equal, s_ordered, s, max(least, (i + to_come) // w))
+        n = np.int64(b_ordered.size)
+        pace = SAMPLED * n // max(np.int64(size) + n, np.int64(1)) + 1  # keys of the batch among some hundred of all
+        for begin in range((n - 1) // pace * pace, -1, -pace):
+            for j in range(min(begin + pace, n) - 1, begin - 1, -1):
+                row = np.int64(b_rows[j]) + first_row
+                key = b_ordered[j]
+                if kind == COMPOSITE:
+                    e = b_equal[j]
+                if kind == PACKED:
+                    key = ((key - code[0]) << code[2]) | row
+                while i >= eight and not upto(kind, equal, ordered, i - eight, e, key):
+                    i -= eight
+                    _move_keys(kind, equal, ordered, rows, i, to_come)
+                if i >= eight and to_come >= eight:
+                    greater = uint64(0)
+                    for u in range(8):
+                        stays = upto(kind, equal, ordered, i - eight + uint64(u), e, key)
+                        greater += uint64(0) if stays else uint64(1)
+                    _move_keys(kind, equal, ordered, rows, i - eight, to_come)
+                    i -= greater
+                else:
+                    while i > uint64(0) and not upto(kind, equal, ordered, i - one, e, key):
+                        i -= one
+                        _move_key(kind, equal, ordered, rows, i, to_come)
+                to_come -= one
+                if kind == COMPOSITE:
+                    equal[i + to_come] = e
+                ordered[i + to_come] = key
+                if kind != PACKED:
+                    rows[i + to_come] = row
+            s = _sample(kind, w, equal, ordered, s_equal, s_ordered, s, max(least, (i + to_come) // w))
         _sample(kind, w, equal, ordered, s_equal, s_ordered, s, least)
         return np.int64(i)
 
