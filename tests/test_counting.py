@@ -1,5 +1,7 @@
 """output="count" of joins that must know who has found a partner: as many as there would be rows, and no pairs kept."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -64,6 +66,15 @@ def test_parts_of_a_batch_are_put_together(few_kept, monkeypatch, how):
         counts = outputs(options, output="count", subwindows=subwindows)
         assert counts == [table.num_rows for table in outputs(options)]
     assert len(few_kept) > 30
+
+
+@pytest.mark.parametrize(("rows", "partners"), [(1, 90), (90, 1)])
+def test_there_is_room_for_the_side_of_which_more_were_met(monkeypatch, rows, partners):
+    monkeypatch.setattr(finder, "settle", finder.settle.py_func)  # in Python, a place that is none is an error
+    met = finder.Met(100)
+    met.add((SimpleNamespace(size=100), np.arange(rows, dtype=np.int32), np.arange(partners, dtype=np.int32)))
+    [(_, *noted)] = met.pieces()
+    assert [one.tolist() for one in noted] == [list(range(rows)), list(range(partners))]
 
 
 @pytest.mark.parametrize("how", ["left", "semi"])

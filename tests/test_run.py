@@ -218,6 +218,16 @@ def test_progress_and_latencies():
     assert "joining" in repr(latencies) and "ms" in repr(latencies)
 
 
+def test_a_batch_that_waits_for_the_other_stream_counts_from_its_own_arrival():
+    def slow():
+        time.sleep(0.3)
+        yield batch(0)
+
+    running = wm.StreamJoin("l.k = r.k", wm.last(50), output="count").run([batch(0)], slow())
+    assert sum(running) > 0
+    assert 0.2 < running.latencies.percentile("waiting", 100) <= running.latencies.percentile("whole", 100)
+
+
 def test_an_error_of_the_progress_hook_is_not_swallowed():
     def hook(_):
         raise Trouble("no room on the screen")

@@ -18,7 +18,8 @@ SELF_JOINS = (
 )
 INDEXES = f"{CONTRACT}::test_every_index_and_window_gives_the_brute_force_answer"
 ON_SPARK = tuple(
-    f"tests/spark/test_{name}.py" for name in ("narrow", "clock", "router", "cache", "canonical", "runs", "contract")
+    f"tests/spark/test_{name}.py"
+    for name in ("narrow", "clock", "router", "cache", "canonical", "runs", "late", "contract")
 )
 
 
@@ -40,7 +41,8 @@ def _each(*indexes: str) -> tuple[str, ...]:
 
 QUERY = (
     "tests/query/test_plan.py", "tests/query/test_ranges.py", "tests/query/test_functions.py",
-    "tests/query/test_properties.py",
+    "tests/query/test_node_keys.py", "tests/query/test_properties.py", "tests/query/test_boxes.py",
+    "tests/test_by_keys.py",
     f"{CONTRACT}::test_every_family_of_predicates_gives_the_brute_force_answer",
 )  # fmt: skip
 WINDOWS = (
@@ -48,33 +50,43 @@ WINDOWS = (
     "tests/test_batch_mode.py", *SELF_JOINS,
 )  # fmt: skip
 
-KEPT = ("tests/test_payload.py", "tests/test_inputs.py")
+KEPT = (
+    "tests/test_payload.py", "tests/test_inputs.py", "tests/test_gather_texts.py", "tests/test_column_types.py",
+    "tests/test_by_keys.py",
+)  # fmt: skip
 STATE = "tests/test_state.py"
 FAILURES = "tests/test_failures.py::test_a_step_that_fails_at_any_line_leaves_no_trace"
 
 PARTS: dict[str, Part] = {
-    "engine/core": Part(_of("engine", "core", "finder"), (*WINDOWS, FAILURES, STATE, "tests/test_cores.py")),
+    "engine/core": Part(
+        _of("engine", "core", "finder"),
+        (*WINDOWS, "tests/test_counting.py", "tests/test_by_keys.py", FAILURES, STATE, "tests/test_cores.py"),
+    ),
     "engine/arrivals": Part(
         _of("engine", "arrivals", "arrival", "late"),
-        ("tests/test_arrival.py", *WINDOWS, "tests/test_errors.py", FAILURES),
+        (
+            "tests/test_arrival.py", *WINDOWS, "tests/test_idle.py", "tests/test_unknown_schemas.py",
+            "tests/test_errors.py", FAILURES,
+        ),
     ),
     "engine/join": Part(
         _of("engine", "join", "asked", "bound", "calls"),
         (
             "tests/test_errors.py", "tests/test_explain.py", "tests/test_inputs.py", "tests/test_unknown_schemas.py",
-            "tests/test_public_types.py", *WINDOWS, "tests/test_failures.py",
+            "tests/test_public_types.py", *WINDOWS, "tests/test_idle.py", "tests/test_failures.py",
         ),
     ),
     "engine/results": Part(
         _of("engine", "results", "self_join", "inputs"),
         (
             "tests/test_examples.py", "tests/test_inputs.py", "tests/test_later_batches.py", "tests/test_much_text.py",
-            "tests/test_errors.py", *JOINS, *SELF_JOINS,
+            "tests/test_column_types.py", "tests/test_counting.py", "tests/test_errors.py", "tests/test_order.py",
+            *JOINS, *SELF_JOINS,
         ),
     ),
     "engine/cores": Part(
         _of("engine/cores", "member", "team", "spread", "collect"),
-        ("tests/test_cores.py", "tests/test_core_processes.py"),
+        ("tests/test_cores.py", "tests/test_hot_cold.py", "tests/test_order.py", "tests/test_core_processes.py"),
     ),
     "engine/processes": Part(_of("engine/cores", "segments", "channel", "process"), ("tests/test_core_processes.py",)),
     "engine/shared": Part(
@@ -82,10 +94,16 @@ PARTS: dict[str, Part] = {
         ("tests/test_shared.py",),
     ),
     "engine/order": Part(_of("engine", "order", "run"), ("tests/test_order.py", "tests/test_run.py")),
-    "window/chain": Part(_of("window", "chain", "ticks"), (*WINDOWS, "tests/test_duckdb.py", FAILURES, STATE)),
+    "window/chain": Part(
+        _of("window", "chain", "ticks"),
+        (
+            *WINDOWS, "tests/test_duckdb.py", "tests/test_long_streams.py", "tests/test_counting.py",
+            "tests/test_concurrency.py", FAILURES, STATE,
+        ),
+    ),
     "window/rows": Part(_of("window", "rows"), (*KEPT, STATE)),
     "window/payload": Part(_of("window", "payload"), (*KEPT, *JOINS, STATE)),
-    "window/chunks": Part(_of("window", "chunks", "gather"), (*KEPT, "tests/test_column_types.py", *JOINS, STATE)),
+    "window/chunks": Part(_of("window", "chunks", "gather"), (*KEPT, *JOINS, STATE)),
     "window/watermark": Part(_of("window", "watermark"), ("tests/test_idle.py", *WINDOWS)),
     "query/plan": Part(_of("query", "plan", "terms"), QUERY),
     "query/linear": Part(_of("query", "linear", "ranges"), QUERY),
@@ -99,9 +117,15 @@ PARTS: dict[str, Part] = {
     ),
     "index/bisort": Part(
         _of("index/sorted", "bisort", "run", "run_kernels", "samples"),
-        ("tests/test_bisort.py", "tests/test_merging.py", "tests/test_trees.py", *_each("bisort", "pim_tree")),
+        (
+            "tests/test_bisort.py", "tests/test_merging.py", "tests/test_trees.py", "tests/test_counting.py",
+            "tests/test_concurrency.py", *_each("bisort", "pim_tree"),
+        ),
     ),
-    "index/merging": Part(_of("index/sorted", "merging"), ("tests/test_merging.py", "tests/test_bisort.py")),
+    "index/merging": Part(
+        _of("index/sorted", "merging"),
+        ("tests/test_merging.py", "tests/test_bisort.py", "tests/test_concurrency.py"),
+    ),
     "index/sorting": Part(
         _of("index", "sorting", "batches", "base"),
         (
@@ -110,7 +134,7 @@ PARTS: dict[str, Part] = {
             *_each("bisort", "hash"),
         ),
     ),
-    "index/hash": Part(_of("index", "hash"), ("tests/test_hash.py", *_each("hash"))),
+    "index/hash": Part(_of("index", "hash"), ("tests/test_hash.py", "tests/test_concurrency.py", *_each("hash"))),
     "index/trees": Part(
         _of("index/trees", "btree", "btree_changes", "btree_kernels", "css_tree", "im_tree", "pim_tree"),
         ("tests/test_trees.py", *_each("btree", "frozen_btree", "im_tree", "pim_tree")),
@@ -134,11 +158,11 @@ PARTS: dict[str, Part] = {
     "atomics": Part(("watersmeet/atomics.py",), ("tests/test_atomics.py",)),
     "routing/cells": Part(_of("routing", "cells"), ("tests/test_routing.py", "tests/test_cells.py", ON_SPARK[-1])),
     "routing/hot_cold": Part(
-        _of("routing", "hot_cold", "beliefs"), ("tests/test_hot_cold.py", "tests/test_routing.py")
+        _of("routing", "hot_cold", "beliefs"), ("tests/test_hot_cold.py", "tests/test_routing.py", "tests/test_sta.py")
     ),
     "routing/choose": Part(
         _of("routing", "choose", "base", "hash", "split", "broadcast", "single"),
-        ("tests/test_routing.py", ON_SPARK[-1]),
+        ("tests/test_routing.py", "tests/test_cores.py", ON_SPARK[-1]),
     ),
     "spark/clock": Part(_of("spark", "clock"), ON_SPARK),
     "spark/state": Part(_of("spark", "state"), ON_SPARK),

@@ -67,6 +67,12 @@ def test_whole_numbers_at_the_ends_of_cells_of_circles_and_of_int64(left, right)
     same("l.x - r.y between -1 and 5 and abs(2 * l.y - r.x) <= 4", left, right)
 
 
+def test_each_band_of_a_box_is_told_its_own_place():
+    schema = pa.schema([("x", pa.int64()), ("y", pa.int64())])
+    plan = compile_plan("abs(l.x - r.x) < 1 and l.y >= r.y and l.y < r.y + 3", schema, schema)
+    assert [term.note for term in plan.terms] == ["in cells of 1", "in order"]
+
+
 @MANY
 @given(left=TWO_DOUBLES, right=TWO_DOUBLES)
 def test_doubles_at_the_ends_of_cells_infinities_and_nan(left, right):
