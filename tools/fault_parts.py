@@ -173,3 +173,6 @@ PARTS: dict[str, Part] = {
     "spark/router": Part(_of("spark", "router"), ON_SPARK),
     "spark/canonical": Part(_of("spark", "canonical", "stores"), (*ON_SPARK, "tests/spark/test_hot_cold.py")),
 }  # fmt: skip
+
+#: All of them together, whole files.
+EVERY = tuple(sorted({test.partition("::")[0] for part in PARTS.values() for test in part.tests}))

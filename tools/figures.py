@@ -494,7 +494,7 @@ def blocks() -> dict[tuple[str, str], str]:
         }
     if (ROOT / "docs/figures/spark_bounds.json").exists():
         bounds = Claims("spark_bounds", "watersmeet bench spark")
-        shown = ("A on Spark", "A", "B on Spark", "B", FIRST, "first", KAFKA, "kafka")
+        shown = ("A on Spark", "A", "B on Spark", "B", "D on Spark", "D", FIRST, "first", KAFKA, "kafka")
         more |= {("docs/spark.md", "bounds measured"): bounds.measured(shown)}
     if (ROOT / "docs/figures/spark_skew.json").exists():
         hot = Claims("spark_skew", "watersmeet bench spark --only skew")

@@ -7,7 +7,8 @@
 
 Each is planted into a copy of the package and its tests, with the machine code that Numba keeps beside the modules, so
 that only kernels which the fault changes are compiled again. A test that fails, breaks or hangs has caught the fault.
-What survives is a test to write; or it changes nothing that can be seen, and then it belongs into
+The tests of its part come first, and if these do not notice, those of all the others. What survives both is a test to
+write; or it changes nothing that can be seen, and then it belongs into
 tools/faults_equivalent.json, with the reason, and is not drawn again.
 
 Results are kept in a file (`--results`), and what is there already is not run again unless its tests have changed.
@@ -36,7 +37,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from fault_parts import PARTS
+from fault_parts import EVERY, PARTS
 from faults import Fault, drawn
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -66,10 +67,12 @@ def main() -> int:
         _copy(ROOT, pristine)
         todo = [(part, fault) for part, fault in todo if not results.has(fault, _version(pristine, part))]
         with ThreadPoolExecutor(options.jobs) as pool:
-            used = sorted({part for part, _ in todo})
-            limits = dict(zip(used, pool.map(lambda part: _limit(pristine, part, options), used), strict=True))
+            suites = {part: Suite(part, PARTS[part].tests) for part in {part for part, _ in todo}}
+            every = Suite("all parts", EVERY)
+            for ready in [pool.submit(suite.measure, pristine, options) for suite in suites.values()]:
+                ready.result()
             running = [
-                pool.submit(tried, pristine, Path(folder) / f"fault-{n}", part, fault, limits[part], options.memory)
+                pool.submit(tried, pristine, Path(folder) / f"fault-{n}", part, fault, (suites[part], every), options)
                 for n, (part, fault) in enumerate(todo)
             ]
             for done, future in enumerate(as_completed(running), 1):
@@ -98,8 +101,42 @@ def _options() -> argparse.Namespace:
 # -- a fault ---------------------------------------------------------------------------------------------------------
 
 
-def tried(pristine: Path, copy: Path, part: str, fault: Fault, limit: float, memory: float) -> dict[str, Any]:
-    """Plant a fault into a copy of its own and run the tests of its part."""
+class Suite:
+    """Some tests, and how long they may take: what they take without a fault, several times, and some to compile."""
+
+    def __init__(self, name: str, tests: tuple[str, ...]):
+        self._name = name
+        self._tests = tests
+        self._lock = Lock()
+        self._seconds: float | None = None
+
+    def measure(self, pristine: Path, options: argparse.Namespace) -> float:
+        """Seconds that they take without a fault. They run twice: the first time may compile what the faults find
+        compiled."""
+        with self._lock:
+            for _ in range(2 if self._seconds is None else 0):
+                begin = time.monotonic()
+                code, output = _pytest(pristine, self._tests, 1800, options.memory, "short")
+                self._seconds = time.monotonic() - begin
+                if code != 0:
+                    raise SystemExit(f"{self._name}: its tests fail without a fault\n{output[-6000:]}")
+                if self._seconds >= 60:
+                    break
+            assert self._seconds is not None
+            print(f"{self._name}: {self._seconds:.1f} s without a fault", flush=True)
+            return self._seconds
+
+    def notices(self, copy: Path, pristine: Path, options: argparse.Namespace) -> tuple[str, str]:
+        """(what became of the fault in this copy, what the tests said)."""
+        limit = options.patience * (self._seconds or self.measure(pristine, options)) + 90
+        code, output = _pytest(copy, self._tests, limit, options.memory)
+        return "survived" if code == 0 else "hung" if code is None else "caught", output
+
+
+def tried(
+    pristine: Path, copy: Path, part: str, fault: Fault, suites: tuple[Suite, ...], options: argparse.Namespace
+) -> dict[str, Any]:
+    """Plant a fault into a copy of its own and run the tests of its part; if it survives these, all."""
     shutil.copytree(pristine, copy, copy_function=os.link)  # all that writes there replaces files
     source = (pristine / fault.file).read_text()
     planted = fault.planted(source)
@@ -110,10 +147,12 @@ def tried(pristine: Path, copy: Path, part: str, fault: Fault, limit: float, mem
     else:
         _keep_kernels(copy / fault.file)
     begin = time.monotonic()
-    code, output = _pytest(copy, PARTS[part].tests, limit, memory)
+    for suite in suites:
+        outcome, output = suite.notices(copy, pristine, options)
+        if outcome != "survived":
+            break
     seconds = time.monotonic() - begin
     shutil.rmtree(copy, ignore_errors=True)
-    outcome = "survived" if code == 0 else "hung" if code is None else "caught"
     failed = [line for line in output.splitlines() if line.startswith(("FAILED", "ERROR"))]
     diff = difflib.unified_diff(source.splitlines(), planted.splitlines(), fault.file, fault.file, lineterm="", n=2)
     return {
@@ -127,23 +166,6 @@ def _version(tree: Path, part: str) -> str:
     files = sorted({test.split("::")[0] for test in PARTS[part].tests})
     text = "\n".join(PARTS[part].tests) + "".join((tree / file).read_text() for file in files)
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
-
-
-def _limit(pristine: Path, part: str, options: argparse.Namespace) -> float:
-    """Seconds that the tests of a part may take: what they take without a fault, several times, and some to compile.
-
-    They run twice: the first time may compile what the faults find compiled.
-    """
-    for _ in range(2):
-        begin = time.monotonic()
-        code, output = _pytest(pristine, PARTS[part].tests, 900, options.memory, "short")
-        seconds = time.monotonic() - begin
-        if code != 0:
-            raise SystemExit(f"{part}: its tests fail without a fault\n{output[-6000:]}")
-        if seconds < 60:
-            break
-    print(f"{part}: {seconds:.1f} s without a fault", flush=True)
-    return options.patience * seconds + 90
 
 
 def _pytest(
