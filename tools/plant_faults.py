@@ -7,9 +7,9 @@
 
 Each is planted into a copy of the package and its tests, with the machine code that Numba keeps beside the modules, so
 that only kernels which the fault changes are compiled again. A test that fails, breaks or hangs has caught the fault.
-The tests of its part come first, and if these do not notice, those of all the others. What survives both is a test to
-write; or it changes nothing that can be seen, and then it belongs into
-tools/faults_equivalent.json, with the reason, and is not drawn again.
+The tests of its part come first, and what all of these miss then meets those of all parts. What survives both is a test
+to write; or it changes nothing that can be seen: then it belongs into tools/faults_equivalent.json, with the reason,
+and is not drawn again.
 
 Results are kept in a file (`--results`), and what is there already is not run again unless its tests have changed.
 """
@@ -30,6 +30,7 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from threading import Lock
@@ -66,21 +67,14 @@ def main() -> int:
         pristine = Path(folder) / "pristine"
         _copy(ROOT, pristine)
         todo = [(part, fault) for part, fault in todo if not results.has(fault, _version(pristine, part))]
+        trial = Trial(pristine, options)
         with ThreadPoolExecutor(options.jobs) as pool:
             suites = {part: Suite(part, PARTS[part].tests) for part in {part for part, _ in todo}}
-            every = Suite("all parts", EVERY)
-            for ready in [pool.submit(suite.measure, pristine, options) for suite in suites.values()]:
+            for ready in [pool.submit(suite.measure, trial) for suite in suites.values()]:
                 ready.result()
-            running = [
-                pool.submit(tried, pristine, Path(folder) / f"fault-{n}", part, fault, (suites[part], every), options)
-                for n, (part, fault) in enumerate(todo)
-            ]
-            for done, future in enumerate(as_completed(running), 1):
-                outcome = future.result()
-                results.add(outcome)
-                print(f"[{done}/{len(todo)}] {outcome['outcome']:8} {outcome['seconds']:5.1f} s  {outcome['id']}")
-                if outcome["outcome"] == "survived":
-                    print(outcome["diff"], flush=True)
+            missed = trial.run(pool, [(suites[part], part, fault) for part, fault in todo], results.add_caught)
+            every = Suite("all parts", EVERY)
+            trial.run(pool, [(every, part, fault) for _, part, fault in missed], results.add)
     return results.summary(parts, options.seed, equivalent)
 
 
@@ -101,6 +95,52 @@ def _options() -> argparse.Namespace:
 # -- a fault ---------------------------------------------------------------------------------------------------------
 
 
+class Trial:
+    """Faults that are planted, each into a copy of its own of a tree without any."""
+
+    def __init__(self, pristine: Path, options: argparse.Namespace):
+        self.pristine = pristine
+        self.options = options
+
+    def run(
+        self, pool: ThreadPoolExecutor, todo: list[tuple[Suite, str, Fault]], add: Callable[[dict[str, Any]], None]
+    ) -> list[tuple[Suite, str, Fault]]:
+        """Plant each, and see whether its tests notice; gives those that survive."""
+        survived = []
+        running = {pool.submit(self._tried, *one): one for one in todo}
+        for done, future in enumerate(as_completed(running), 1):
+            outcome = future.result()
+            add(outcome)
+            print(f"[{done}/{len(todo)}] {outcome['outcome']:8} {outcome['seconds']:5.1f} s  {outcome['id']}")
+            sys.stdout.flush()
+            if outcome["outcome"] == "survived":
+                survived.append(running[future])
+        return survived
+
+    def _tried(self, suite: Suite, part: str, fault: Fault) -> dict[str, Any]:
+        source = (self.pristine / fault.file).read_text()
+        planted = fault.planted(source)
+        beside = self.pristine.parent  # where files can be linked
+        with tempfile.TemporaryDirectory(prefix="fault-", dir=beside, ignore_cleanup_errors=True) as folder:
+            copy = Path(folder) / "tree"
+            shutil.copytree(self.pristine, copy, copy_function=os.link)  # all that writes there replaces files
+            (copy / fault.file).unlink()
+            (copy / fault.file).write_text(planted)
+            if fault.kernel:
+                _forget_kernels(copy, fault.file)
+            else:
+                _keep_kernels(copy / fault.file)
+            begin = time.monotonic()
+            outcome, output = suite.notices(copy, self)
+            seconds = time.monotonic() - begin
+        failed = [line for line in output.splitlines() if line.startswith(("FAILED", "ERROR"))]
+        diff = difflib.unified_diff(source.splitlines(), planted.splitlines(), fault.file, fault.file, lineterm="", n=2)
+        return {
+            "id": fault.id, "part": part, "outcome": outcome, "by": failed[0][:200] if failed else "",
+            "seconds": seconds, "tests": _version(self.pristine, part), "diff": "\n".join(diff),
+        }  # fmt: skip
+
+
 class Suite:
     """Some tests, and how long they may take: what they take without a fault, several times, and some to compile."""
 
@@ -110,55 +150,27 @@ class Suite:
         self._lock = Lock()
         self._seconds: float | None = None
 
-    def measure(self, pristine: Path, options: argparse.Namespace) -> float:
-        """Seconds that they take without a fault. They run twice: the first time may compile what the faults find
+    def measure(self, trial: Trial) -> float:
+        """Seconds that they take without a fault. Short ones run twice: the first time may compile what the faults find
         compiled."""
         with self._lock:
             for _ in range(2 if self._seconds is None else 0):
                 begin = time.monotonic()
-                code, output = _pytest(pristine, self._tests, 1800, options.memory, "short")
+                code, output = _pytest(trial.pristine, self._tests, 1800, trial.options.memory, "short")
                 self._seconds = time.monotonic() - begin
                 if code != 0:
                     raise SystemExit(f"{self._name}: its tests fail without a fault\n{output[-6000:]}")
+                print(f"{self._name}: {self._seconds:.1f} s without a fault", flush=True)
                 if self._seconds >= 60:
                     break
             assert self._seconds is not None
-            print(f"{self._name}: {self._seconds:.1f} s without a fault", flush=True)
             return self._seconds
 
-    def notices(self, copy: Path, pristine: Path, options: argparse.Namespace) -> tuple[str, str]:
+    def notices(self, copy: Path, trial: Trial) -> tuple[str, str]:
         """(what became of the fault in this copy, what the tests said)."""
-        limit = options.patience * (self._seconds or self.measure(pristine, options)) + 90
-        code, output = _pytest(copy, self._tests, limit, options.memory)
+        limit = trial.options.patience * self.measure(trial) + 90
+        code, output = _pytest(copy, self._tests, limit, trial.options.memory)
         return "survived" if code == 0 else "hung" if code is None else "caught", output
-
-
-def tried(
-    pristine: Path, copy: Path, part: str, fault: Fault, suites: tuple[Suite, ...], options: argparse.Namespace
-) -> dict[str, Any]:
-    """Plant a fault into a copy of its own and run the tests of its part; if it survives these, all."""
-    shutil.copytree(pristine, copy, copy_function=os.link)  # all that writes there replaces files
-    source = (pristine / fault.file).read_text()
-    planted = fault.planted(source)
-    (copy / fault.file).unlink()
-    (copy / fault.file).write_text(planted)
-    if fault.kernel:
-        _forget_kernels(copy, fault.file)
-    else:
-        _keep_kernels(copy / fault.file)
-    begin = time.monotonic()
-    for suite in suites:
-        outcome, output = suite.notices(copy, pristine, options)
-        if outcome != "survived":
-            break
-    seconds = time.monotonic() - begin
-    shutil.rmtree(copy, ignore_errors=True)
-    failed = [line for line in output.splitlines() if line.startswith(("FAILED", "ERROR"))]
-    diff = difflib.unified_diff(source.splitlines(), planted.splitlines(), fault.file, fault.file, lineterm="", n=2)
-    return {
-        "id": fault.id, "part": part, "outcome": outcome, "by": failed[0][:200] if failed else "", "seconds": seconds,
-        "tests": _version(pristine, part), "diff": "\n".join(diff),
-    }  # fmt: skip
 
 
 def _version(tree: Path, part: str) -> str:
@@ -270,6 +282,11 @@ class Results:
             partial = self._path.with_suffix(".partial")
             partial.write_text(json.dumps(list(self._all.values()), indent=1))
             partial.replace(self._path)
+
+    def add_caught(self, outcome: dict[str, Any]) -> None:
+        """But those that survive are yet to meet other tests."""
+        if outcome["outcome"] != "survived":
+            self.add(outcome)
 
     def summary(self, parts: list[str], seed: int, equivalent: dict[str, str]) -> int:
         """Print how many each part's tests have caught; 1 if any survived."""
